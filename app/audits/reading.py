@@ -23,7 +23,7 @@ from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, TERMINAL
 from seatrial.families.shared.settling import settled_document
 from seatrial.families.timing import range_left
-from seatrial.statistics.looks import look_sizes
+from seatrial.statistics.looks import planned_sizes
 from seatrial.store.database import AnyRow
 
 
@@ -154,7 +154,7 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
 
 
 def _look_sizes(check: AnyRow, parts: AuditParts) -> list[int]:
-    """Return the examples at each look of a check that is measured; nothing where it is measured as a whole."""
+    """Return the examples at each look of a check that is measured; nothing where that is not known."""
     spec = find_family(check.kind)
     if parts.examples is None or spec is None or check.state in TERMINAL or check.stage in (None, PREFLIGHT):
         return []
@@ -163,9 +163,8 @@ def _look_sizes(check: AnyRow, parts: AuditParts) -> list[int]:
     except ValidationError:
         # Stored by another version; the worker will say so.
         return []
-    if spec.stopping.whole(params):
-        return []
-    return look_sizes(min(parts.audit.samples, parts.examples), spec.stopping.grain or parts.audit.spec["batch_size"])
+    examples = min(parts.audit.samples, parts.examples)
+    return planned_sizes(spec.stopping, params, examples, parts.audit.spec["batch_size"])
 
 
 def overall(spent_s: float, left: Sequence[float | None]) -> dict[str, float | None]:

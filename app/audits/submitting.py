@@ -39,7 +39,7 @@ from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
 from seatrial.families.timing import Spread
 from seatrial.logs import bound_ids
-from seatrial.statistics.looks import look_sizes
+from seatrial.statistics.looks import planned_sizes
 from seatrial.store.claiming import join_queue
 from seatrial.store.code_pins import living_codes
 from seatrial.store.events import record_event
@@ -189,10 +189,9 @@ def samples_for(checks: Iterable[FamilyParams], examples: int) -> int:
 
 def looks_of(check: FamilyParams, request: AuditCreate, samples: int) -> list[int]:
     """Return the examples at each look of a check; all of them alone where it is measured as a whole."""
-    stopping = family(check.kind).stopping
-    if request.stop is None or stopping.whole(check):
+    if request.stop is None:
         return [samples]
-    return look_sizes(samples, stopping.grain or request.batch_size)
+    return planned_sizes(family(check.kind).stopping, check, samples, request.batch_size)
 
 
 def _model(session: Session, project_id: str, model_id: str, pointer: str) -> ModelRow:

@@ -6,6 +6,9 @@ looks end. Half is kept for the last look, so that a model near its bound loses 
 """
 
 import math
+from typing import Any
+
+from seatrial.contracts.stopping import Stopping
 
 FIRST = (30, 60, 125, 250, 500, 1000)
 """Examples at the looks, which double from then on."""
@@ -36,6 +39,18 @@ def look_sizes(examples: int, grain: int = 1) -> list[int]:
         sizes.append(reached)
         size = next((one for one in FIRST if one > size), 2 * size)
     return [*dict.fromkeys(sizes), examples]
+
+
+def planned_sizes(stopping: Stopping, params: Any, examples: int, batch_size: int) -> list[int]:
+    """Return the examples at each look of a check that may stop; all of them alone where it is measured as a whole.
+
+    Args:
+        stopping: Of its family.
+        params: Its parameters.
+        examples: That are audited at most, at least 1.
+        batch_size: Of the audit.
+    """
+    return [examples] if stopping.whole(params) else look_sizes(examples, stopping.grain or batch_size)
 
 
 def spending(looks: int, *, alpha: float = 0.05) -> list[float]:

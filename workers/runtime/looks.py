@@ -15,7 +15,7 @@ from seatrial.judging.evidence import LEAVING_ROOM, Z, critical, ends
 from seatrial.judging.ranges import described, examples_of, measured, range_of
 from seatrial.judging.stopping import measured_so_far
 from seatrial.statistics.exact import clopper_pearson
-from seatrial.statistics.looks import look_sizes, spending
+from seatrial.statistics.looks import planned_sizes, spending
 from seatrial.statistics.widening import unseen_share, within
 from workers.families.stages import SAMPLE, Stage
 from workers.runtime.jobs import CheckJob
@@ -26,9 +26,7 @@ def planned_looks(job: CheckJob) -> Looks | None:
     if job.audit.spec.get("stop") != "decided" or job.audit.policy is None:
         return None
     stopping = family(job.check.kind).stopping
-    if stopping.whole(job.params):
-        return None
-    sizes = look_sizes(job.sampled(), stopping.grain or job.audit.spec["batch_size"])
+    sizes = planned_sizes(stopping, job.params, job.sampled(), job.audit.spec["batch_size"])
     if len(sizes) == 1:
         return None
     return Looks(sizes=sizes, alphas=spending(len(sizes)), ended=1 + len(job.check.looks or []))
