@@ -70,9 +70,10 @@ def _why_not(metric: str, published: Mapping[str, Published]) -> str:
     (first, of_first), *rest = published.items()
     for audit, numbers in rest:
         try:
-            unlike = differences(metric, numbers[metric][0].params, of_first[metric][0].params)
+            mine, others = numbers[metric][0].params, of_first[metric][0].params
+            unlike = differences(metric, mine, others, here=f"in {audit}", there=f"in {first}")
         except (ValueError, StopIteration):
             return "this version does not know the metric"
         if unlike:
-            return unlike[0].replace(" here and ", f" in {audit} and ").replace("in the baseline", f"in {first}")
+            return unlike[0]
     return ""

@@ -73,7 +73,7 @@ def side_by_side(services: Services, project_id: str, first: AuditRead, second: 
     tables: dict[str, list[Compared]] = {}
     for metric, (estimate, check) in ours.items():
         if metric in theirs:
-            found = _compared(metric, estimate, check, after, before, paired, theirs[metric][0])
+            found = _compared(metric, estimate, check, after, before, paired, theirs[metric])
             tables.setdefault(check.kind, []).append(found)
     return SideBySide(
         tables=tables,
@@ -98,8 +98,9 @@ def _compared(
     after: Measured,
     before: Measured,
     paired: Any,
-    other: Estimate,
+    published: tuple[Estimate, MeasuredCheck],
 ) -> Compared:
+    other, of_other = published
     if estimate.value is None or other.value is None:
         return Compared(metric, other, estimate, None, None, "not defined on this sample")
     try:
@@ -109,16 +110,11 @@ def _compared(
         # A family this version lacks, or a metric it no longer publishes.
         return Compared(metric, other, estimate, None, None, "this version does not know the metric")
     if isinstance(found, Refusal):
-        return Compared(metric, other, estimate, None, None, _between(found.reason))
+        apart = differences(metric, of_other.params, check.params, here="in A", there="in B")
+        return Compared(metric, other, estimate, None, None, "; ".join(apart) or found.reason)
     worse = found.evidence.judged
     difference = worse.negative() if better == "higher" else worse
     return Compared(metric, found.baseline, estimate, difference, trend_of(worse, better), found.evidence.why)
-
-
-def _between(reason: str) -> str:
-    """Return why a gate would not compare with its baseline, said of A and B."""
-    told = reason.replace("it does not mean the same in the baseline", "because they do not mean the same")
-    return told.replace(" here and ", " in B and ").replace("in the baseline", "in A").replace("the baseline", "A")
 
 
 def trend_of(worse: Estimate, better: str) -> Trend:

@@ -12,18 +12,21 @@ from seatrial.contracts.registry import as_meant, family, find_family, params_co
 from seatrial.judging.ranges import described, named
 
 
-def differences(metric: str, now: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
+def differences(
+    metric: str, now: Mapping[str, Any], then: Mapping[str, Any], *, here: str = "here", there: str = "in the baseline"
+) -> list[str]:
     """Return in words which parameters change what a metric means, and differ between an audit and its baseline.
 
     Args:
         metric: Full name.
         now: Parameters of the audit's check.
         then: Those of the baseline's.
+        here: Where the first are, in words.
+        there: Where the others are.
     """
     kind, first, second = named(metric).family, _meaning(metric, now), _meaning(metric, then)
     return [
-        f"{name} is {in_words(kind, name, first.get(name))} here and {in_words(kind, name, second.get(name))} in the "
-        "baseline"
+        f"{name} is {in_words(kind, name, first.get(name))} {here} and {in_words(kind, name, second.get(name))} {there}"
         for name in dict.fromkeys([*first, *second])
         if first.get(name) != second.get(name)
     ]

@@ -115,7 +115,7 @@ def test_numbers_under_other_parameters_are_not_compared_and_said_loudly(
     assert "epsilon is 0.0313725 in A, 0.1 in B" in told
     assert "not compared" in told
     # Once for all numbers it is true of; clean ones mean the same, and are compared.
-    assert told.count("because they do not mean the same: epsilon is 0.1 in B and 0.0313725 in A.") == 1
+    assert told.count("cannot be compared: epsilon is 0.0313725 in A and 0.1 in B.") == 1
     assert "baseline" not in told
     assert compared(console, *pair)["uncertainty_span.clean_accuracy"].difference is not None
 
