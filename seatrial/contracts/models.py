@@ -118,9 +118,11 @@ HEADS: dict[Task, str] = {
 """How the names of Hugging Face's classes of such models end."""
 
 
-def _absent(field: str, told: str) -> PydanticCustomError:
+def _absent(field: str, what: str) -> PydanticCustomError:
     """Return the error of a field that is needed though it may be left out elsewhere: its pointer names the field."""
-    return PydanticCustomError("absent_field", "{told}", {"told": told, "path": (field,)})
+    return PydanticCustomError(
+        "absent_field", "{field} is required: {what}", {"field": field, "what": what, "path": (field,)}
+    )
 
 
 class ModelManifest(Request):
@@ -221,9 +223,9 @@ class ModelManifest(Request):
             self._check_table()
         elif self.task == IMAGES and kind != "huggingface":
             if self.input is None:
-                raise _absent("input", "input is required: shape, mean and std of the images")
+                raise _absent("input", "shape, mean and std of the images")
             if self.labels is None:
-                raise _absent("labels", "labels is required: the class names in the order of the logits")
+                raise _absent("labels", "the class names in the order of the logits")
         elif self.task != IMAGES and kind not in ("huggingface", *SERVED):
             raise ValueError(
                 f"architecture {kind} classifies images; {self.task} needs huggingface, endpoint, chat or completions"
@@ -248,9 +250,9 @@ class ModelManifest(Request):
                 f"architecture {wrong[0]} takes no rows of numbers; {TABLES} needs {' or '.join(OF_TABLES)}"
             )
         if self.features is None:
-            raise _absent("features", "features is required: the columns, and their mean, std and ranges")
+            raise _absent("features", "the columns, and their mean, std and ranges")
         if self.labels is None:
-            raise _absent("labels", "labels is required: the class names in the order of the logits")
+            raise _absent("labels", "the class names in the order of the logits")
 
     def _check_predictions(self, kind: str) -> None:
         if kind != self.task:
@@ -259,7 +261,7 @@ class ModelManifest(Request):
                 f", not {self.task} and {kind}"
             )
         if self.labels is None:
-            raise _absent("labels", "labels is required: the class names in the order of the probabilities or logits")
+            raise _absent("labels", "the class names in the order of the probabilities or logits")
 
     @property
     def input_shape(self) -> list[int] | None:
@@ -272,13 +274,13 @@ class ModelManifest(Request):
         if self.task not in PARTS:
             raise ValueError(f"an endpoint is audited for one of {', '.join(PARTS)}, not for {self.task}")
         if self.labels is None:
-            raise _absent("labels", "labels is required: the class names in the order of the endpoint's scores")
+            raise _absent("labels", "the class names in the order of the endpoint's scores")
         if self.task == IMAGES:
             self._check_images(endpoint)
 
     def _check_images(self, endpoint: EndpointArchitecture) -> None:
         if self.input is None:
-            raise _absent("input", 'input is required: {"shape": [channels, height, width]} of the images')
+            raise _absent("input", '{"shape": [channels, height, width]} of the images')
         if any(self.input.mean) or set(self.input.std) != {1.0} or self.input.standardise != "none":
             raise ValueError("an endpoint is sent images in [0, 1] and normalises them itself: leave out mean and std")
         if endpoint.image_format == "png" and self.input.shape[0] not in (1, 3):
