@@ -1,9 +1,21 @@
-"""The fields there are at a place of a body, for the refusal of one that is not among them."""
+"""Fields that a body has no place for, and fields it lacks: refused with the name of what would be right."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic_core import PydanticCustomError
+
+
+def absent_field(field: str, what: str) -> PydanticCustomError:
+    """Return the error of a field that is needed though it may be left out elsewhere: its pointer names the field.
+
+    Args:
+        field: Its name.
+        what: What it has to hold.
+    """
+    told = {"field": field, "what": what, "path": (field,)}
+    return PydanticCustomError("absent_field", "{field} is required: {what}", told)
 
 
 def unknown_field(body: Any, place: Sequence[int | str]) -> str | None:

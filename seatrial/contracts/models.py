@@ -13,7 +13,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.base import Read, Real, Request
@@ -30,6 +29,7 @@ from seatrial.contracts.endpoints import (
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.generative import GenerativeArchitecture
+from seatrial.contracts.known_fields import absent_field
 from seatrial.contracts.names import Name, Version
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.recalibration import LogitMap
@@ -116,13 +116,6 @@ HEADS: dict[Task, str] = {
     "token-classification": "ForTokenClassification",
 }
 """How the names of Hugging Face's classes of such models end."""
-
-
-def _absent(field: str, what: str) -> PydanticCustomError:
-    """Return the error of a field that is needed though it may be left out elsewhere: its pointer names the field."""
-    return PydanticCustomError(
-        "absent_field", "{field} is required: {what}", {"field": field, "what": what, "path": (field,)}
-    )
 
 
 class ModelManifest(Request):
@@ -223,9 +216,9 @@ class ModelManifest(Request):
             self._check_table()
         elif self.task == IMAGES and kind != "huggingface":
             if self.input is None:
-                raise _absent("input", "shape, mean and std of the images")
+                raise absent_field("input", "shape, mean and std of the images")
             if self.labels is None:
-                raise _absent("labels", "the class names in the order of the logits")
+                raise absent_field("labels", "the class names in the order of the logits")
         elif self.task != IMAGES and kind not in ("huggingface", *SERVED):
             raise ValueError(
                 f"architecture {kind} classifies images; {self.task} needs huggingface, endpoint, chat or completions"
@@ -250,9 +243,9 @@ class ModelManifest(Request):
                 f"architecture {wrong[0]} takes no rows of numbers; {TABLES} needs {' or '.join(OF_TABLES)}"
             )
         if self.features is None:
-            raise _absent("features", "the columns, and their mean, std and ranges")
+            raise absent_field("features", "the columns, and their mean, std and ranges")
         if self.labels is None:
-            raise _absent("labels", "the class names in the order of the logits")
+            raise absent_field("labels", "the class names in the order of the logits")
 
     def _check_predictions(self, kind: str) -> None:
         if kind != self.task:
@@ -261,7 +254,7 @@ class ModelManifest(Request):
                 f", not {self.task} and {kind}"
             )
         if self.labels is None:
-            raise _absent("labels", "the class names in the order of the probabilities or logits")
+            raise absent_field("labels", "the class names in the order of the probabilities or logits")
 
     @property
     def input_shape(self) -> list[int] | None:
@@ -274,13 +267,13 @@ class ModelManifest(Request):
         if self.task not in PARTS:
             raise ValueError(f"an endpoint is audited for one of {', '.join(PARTS)}, not for {self.task}")
         if self.labels is None:
-            raise _absent("labels", "the class names in the order of the endpoint's scores")
+            raise absent_field("labels", "the class names in the order of the endpoint's scores")
         if self.task == IMAGES:
             self._check_images(endpoint)
 
     def _check_images(self, endpoint: EndpointArchitecture) -> None:
         if self.input is None:
-            raise _absent("input", '{"shape": [channels, height, width]} of the images')
+            raise absent_field("input", '{"shape": [channels, height, width]} of the images')
         if any(self.input.mean) or set(self.input.std) != {1.0} or self.input.standardise != "none":
             raise ValueError("an endpoint is sent images in [0, 1] and normalises them itself: leave out mean and std")
         if endpoint.image_format == "png" and self.input.shape[0] not in (1, 3):
