@@ -26,8 +26,14 @@ TEMPORARY = "tmp"
 
 _PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 _ADDRESS = "listens on "
-# A service of its own has its own database, queue and files, whatever the shell is set up for.
-_LEFT_OUT = ("SEATRIAL_DATABASE_URL", "SEATRIAL_BROKER_URL", "SEATRIAL_ARTIFACTS_URL", "SEATRIAL_BOOTSTRAP_KEY")
+# A service of its own has its own database, queue, files and address, whatever the shell is set up for.
+_LEFT_OUT = (
+    "SEATRIAL_DATABASE_URL",
+    "SEATRIAL_BROKER_URL",
+    "SEATRIAL_ARTIFACTS_URL",
+    "SEATRIAL_BOOTSTRAP_KEY",
+    "SEATRIAL_PUBLIC_URL",
+)
 
 
 @contextmanager
@@ -122,7 +128,8 @@ def _environment(outer: Mapping[str, str], home: Path) -> dict[str, str]:
     # What is last in the log should be what went wrong, not who asked how far it is.
     inner.setdefault("SEATRIAL_LOG_LEVEL", "warning")
     # A repository may have a package called `app` of its own: the current folder stays off the path.
-    return {**inner, "SEATRIAL_REQUIRE_KEYS": "false", "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+    of_its_own = {"SEATRIAL_REQUIRE_KEYS": "false", "SEATRIAL_ENDS_WITH_COMMAND": "true"}
+    return {**inner, **of_its_own, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 
 
 def _address(process: subprocess.Popen[bytes], output: _Output) -> str:

@@ -1,5 +1,6 @@
 """One run of ``seatrial gate`` on a service: uploads, the audit, its verdict."""
 
+import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -101,6 +102,9 @@ def judged(
     if audit is None:
         return Exit.PASSED
     say(f"Auditing: {audit.id}")
+    page = None if is_local else _page(client, audit.id)
+    if page:
+        say(f"In the console: {page}")
     try:
         ended = _followed(client, audit.id, timeout_s=ask.patience_s(), **waiting)
     except NotJudgedError as error:
@@ -119,7 +123,7 @@ def judged(
         raise
     # What is about to be done is no advice.
     promote = "" if ask.bootstraps and ended.verdict == "passed" else ask.promote.replace("AUDIT", audit.id)
-    status = _told(ended, outputs.write(client, audit.id), promote)
+    status = _told(ended, outputs.write(client, audit.id), promote, page)
     if ask.bootstraps and status == Exit.PASSED:
         _bootstrap(ask, client, ended)
     return status
@@ -145,6 +149,14 @@ def _submitted(
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
     print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
     return None if ask.estimates_only else client.submit(model_id, data_id, checks, **asked)
+
+
+def _page(client: Client, audit_id: str) -> str | None:
+    """Return where the console shows an audit, as reports say it; what cannot be told is no reason to end."""
+    with suppress(ClientError, ValueError, LookupError, TypeError):
+        url = json.loads(client.report(audit_id, "json"))["url"]
+        return None if url is None else str(url)
+    return None
 
 
 def _bootstrap(ask: Ask, client: Client, audit: AuditRead) -> None:
@@ -242,7 +254,7 @@ def _cancel(client: Client, audit_id: str) -> None:
         say(f"{audit_id} is cancelled.")
 
 
-def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE) -> Exit:
+def _told(audit: AuditRead, is_all_written: bool, promote: str, page: str | None) -> Exit:
     for check in audit.checks:
         if check.reused is not None:
             say(f"{check.kind}: {reused_in_words(check.reused)}.")
@@ -252,7 +264,7 @@ def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE) -> Exi
         say(f"{audit.error.title}: {audit.error.detail}")
     if audit.judgement is None:
         raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
-    print_judgement(audit.judgement, promote=promote, attacks=attacks_of(audit, audit.judgement))
+    print_judgement(audit.judgement, promote=promote, attacks=attacks_of(audit, audit.judgement), page=page)
     status = OF_VERDICT[audit.judgement.verdict]
     # A build that asked for a file and got none must not be green.
     return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN

@@ -19,13 +19,16 @@ _COLUMNS = ("rule", "value", "requirement", "outcome", "further examples")
 _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "inconclusive": "yellow", "errored": "magenta"}
 
 
-def print_judgement(judgement: Judgement, *, promote: str = PROMOTE, attacks: Sequence[str] = ()) -> None:
+def print_judgement(
+    judgement: Judgement, *, promote: str = PROMOTE, attacks: Sequence[str] = (), page: str | None = None
+) -> None:
     """Print a verdict: a line per rule, the reasons of those that do not hold, the headline.
 
     Args:
         judgement: The verdict.
-        attacks: How the examples were attacked, a sentence each.
         promote: Printed where a number could not be compared because nothing has been promoted yet; nothing if empty.
+        attacks: How the examples were attacked, a sentence each.
+        page: Where the console shows the audit; None where it does not.
     """
     rules, others = applied(judgement), not_measured(judgement)
     rows = [_COLUMNS, *(tuple(map(escaped_line, _row(rule))) for rule in rules)] if rules else []
@@ -47,6 +50,8 @@ def print_judgement(judgement: Judgement, *, promote: str = PROMOTE, attacks: Se
     for line in (judgement.policy.description, *attacks):
         if line:
             echo_line(line)
+    if page:
+        echo_line(f"In the console: {page}")
     # The verdict is the last line, which pipelines cut out.
     echo_line(judgement.headline)
 

@@ -195,7 +195,7 @@ class ReportRead(Read):
     format: Literal["seatrial.report/1"] = Field(default="seatrial.report/1", description="Layout of this document.")
     audit: str = Field(description="Id of the audit.")
     url: str | None = Field(
-        default=None, description="Page of the audit in the console; null where it has no address for others."
+        default=None, description="Page of the audit in the console; null of a service that ends with a command."
     )
     state: RunState = Field(description="State of the audit.")
     is_final: bool = Field(description="Whether nothing will change any more.")

@@ -47,7 +47,12 @@ class Settings(BaseSettings):
         default="",
         pattern=r"^(https?://[A-Za-z0-9._\-\[\]:]+(/[A-Za-z0-9._\-/]*)?)?$",
         description="Address people open the console at, for links in reports and messages, such as "
-        "https://seatrial.example.com; default: what the client called the service by, unless that is this machine.",
+        "https://seatrial.example.com; default: what the client called the service by.",
+    )
+    ends_with_command: bool = Field(
+        default=False,
+        description="Whether the service ends with the command that started it, as that of `seatrial gate` without "
+        "--server does; reports then have no link to its console.",
     )
     require_keys: bool = Field(
         default=True, description="Refuse requests without an API key. `seatrial serve` on loopback sets it to false."

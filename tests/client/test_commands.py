@@ -190,12 +190,13 @@ def test_a_remote_gate_that_runs_out_of_time_cancels_and_writes_what_there_is(
     assert "clean_accuracy" in (repository / "comment.md").read_text()
 
 
-def test_a_gate_may_leave_its_audit_running(run: Run, client: Client) -> None:
+def test_a_gate_may_leave_its_audit_running(run: Run, server: Server, client: Client) -> None:
     gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--timeout", 1)
     ended = run(*gate, "--no-cancel")
     (audit,) = client.audits()
     assert (ended.exit_code, audit.state) == (5, "queued")
     assert f"seatrial audit status {audit.id}" in ended.stderr
+    assert f"In the console: {server.url}/audits/{audit.id}" in ended.stderr
 
 
 def test_a_gate_that_names_a_baseline_is_compared_with_it(run: Run, server: Server, cancelled: str) -> None:

@@ -154,7 +154,8 @@ def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(
     ]
     published = KeyFolder(tmp_path / "signing").create()
     (tmp_path / "keys.json").write_text(PublishedKeys(keys=[published]).model_dump_json())
-    signing = {"SEATRIAL_SIGNING_KEYS": str(tmp_path / "signing")}
+    # Of a service of its own, which is gone when the files are read, there is no address.
+    signing = {"SEATRIAL_SIGNING_KEYS": str(tmp_path / "signing"), "SEATRIAL_PUBLIC_URL": "https://elsewhere.example"}
     gate = started(*(word for name in files for word in (f"--{name}", f"out/{name}")), **signing)
     status, printed = gate.ended()
     assert status == 0, gate.errors()
@@ -165,10 +166,11 @@ def test_a_model_that_holds_its_policy_passes_and_every_file_is_written(
     assert [path.name for path in sorted((tmp_path / "out").iterdir())] == sorted(files)
     assert ElementTree.parse(tmp_path / "out" / "junit").find(".//failure") is None
     assert json.loads((tmp_path / "out" / "sarif").read_text())["version"] == "2.1.0"
-    assert json.loads((tmp_path / "out" / "json").read_text())["audit"].startswith("aud_")
+    report = json.loads((tmp_path / "out" / "json").read_text())
+    assert report["audit"].startswith("aud_")
+    assert report["url"] is None
     assert (tmp_path / "out" / "bundle").read_bytes().startswith(b"PK")
-    signature = json.loads((tmp_path / "out" / "json").read_text())["signature"]
-    assert signature["preregistered_at"] is not None
+    assert report["signature"]["preregistered_at"] is not None
     words = ["verify", "out/attestation", "--model", "model", "--public-key", "keys.json", "--data", "digits.npz"]
     monkeypatch.chdir(tmp_path)
     verified = CliRunner().invoke(main, [*words, "--policy", "policy.yaml"])

@@ -58,14 +58,19 @@ def gate(service: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ru
     return run
 
 
-def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(gate: Run, tmp_path: Path) -> None:
+def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(gate: Run, service: Server, tmp_path: Path) -> None:
     ended = gate("--junit", "junit.xml", accuracy=0.999)
     assert ended.exit_code == 1, ended.output
     assert "failed" in ended.stdout
-    assert ended.stdout.rstrip().rpartition("\n")[2].startswith("Do not ship: ")
+    *_, before, headline = ended.stdout.rstrip().split("\n")
+    assert headline.startswith("Do not ship: ")
+    # On this machine's own address too: the service stays.
+    page = before.removeprefix("In the console: ")
+    assert page.startswith(f"{service.url}/audits/aud_")
     failure = ElementTree.parse(tmp_path / "junit.xml").find(".//failure")
     assert failure is not None
     assert "0.999" in ElementTree.tostring(failure, encoding="unicode")
+    assert f'name="url" value="{page}"' in (tmp_path / "junit.xml").read_text()
 
 
 def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more(gate: Run) -> None:

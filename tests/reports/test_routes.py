@@ -62,7 +62,7 @@ def test_the_json_report_follows_its_schema_and_holds_every_number(reports: Repo
     audit_id = reports.finished()
     body = reports.get(audit_id, "application/json").json()
     report = ReportRead.model_validate(body)
-    assert report == reports.compose(audit_id)
+    assert report == reports.compose(audit_id).model_copy(update={"url": f"http://127.0.0.1/audits/{audit_id}"})
     stored = fabricated.result()
     published = {f"uncertainty_span.{name}": value for name, value in stored["estimates"].items()}
     told = {
@@ -123,7 +123,9 @@ def test_hostile_names_stay_text(reports: Reports) -> None:
     elements = elements_of(page)
     assert not {"script", "iframe", "object", "embed", "link", "form", "base", "foreignobject"} & set(elements.tags)
     assert not [name for name in elements.attributes if name.startswith("on") or name == "style"]
-    assert all(address.startswith("data:image/svg+xml;base64,") for address in elements.addresses)
+    console, *pictures = elements.addresses
+    assert console == f"http://127.0.0.1/audits/{audit_id}"
+    assert all(address.startswith("data:image/svg+xml;base64,") for address in pictures)
     assert "<script" not in page
     assert "{{7*7}}" in page
     assert page.count("</style>") == 1
@@ -140,7 +142,6 @@ def test_the_page_can_be_heard_as_well_as_seen(reports: Reports) -> None:
 
 
 def test_reports_lead_back_to_the_console_where_it_has_an_address(tmp_path: Path) -> None:
-    """Not to this machine, which is another one for whoever reads them."""
     with serving(tmp_path, public_url="https://seatrial.example.com/") as reports:
         audit = reports.finished()
         page = f"https://seatrial.example.com/audits/{audit}"
@@ -151,5 +152,14 @@ def test_reports_lead_back_to_the_console_where_it_has_an_address(tmp_path: Path
         assert f'name="url" value="{page}"' in reports.get(audit, format="junit").text
         results = reports.get(audit, format="sarif").json()["runs"][0]["results"]
         assert {result["hostedViewerUri"] for result in results} == {page}
-    with serving(tmp_path / "own") as reports:
+
+
+def test_the_address_it_was_called_by_is_one_and_a_passing_service_has_none(tmp_path: Path) -> None:
+    """That of this machine as well: a service that stays answers there."""
+    with serving(tmp_path / "stays") as reports:
+        audit = reports.finished()
+        page = f"http://127.0.0.1/audits/{audit}"
+        assert reports.get(audit, format="json").json()["url"] == page
+        assert f"[Open the audit in the console]({page})" in reports.get(audit, format="markdown").text
+    with serving(tmp_path / "ends", ends_with_command=True, public_url="https://seatrial.example.com") as reports:
         assert reports.get(reports.finished(), format="json").json()["url"] is None
