@@ -15,7 +15,7 @@ from app.cli.outputs import Outputs
 from app.cli.progress import progress_display, say, say_all
 from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, pointing_to_manifest
-from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
+from app.cli.verdicts import print_estimate, print_judgement
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead

@@ -5,6 +5,7 @@ import re
 from typing import get_args
 
 import httpx
+import numpy as np
 import pytest
 
 from app.cli.gate_files import default_checks
@@ -140,8 +141,42 @@ def test_models_and_data_of_different_tasks_are_told_apart_at_once(console: Cons
         "id"
     ]
     page = console.get(f"/submit?model={ready['model']}&dataset={texts}")
-    assert "choose others" in words(page)
+    assert "The model does image-classification, the dataset is for text-classification. Choose another" in words(page)
     assert console.post("/submit", **{**ready, "dataset": texts}).status_code == 422
+
+
+def test_the_newest_dataset_that_fits_the_model_is_chosen_where_nobody_chooses(console: Console) -> None:
+    def stored(name: str, data: bytes, **more: str) -> str:
+        return str(upload(console.client, "datasets", dataset_manifest(name=name, **more), data).json()["id"])
+
+    def chosen(page: httpx.Response) -> list[str]:
+        return [str(one["value"]) for one in elements(page, "option") if "selected" in one]
+
+    model, _ = upload_both(console.client)
+    newest_fit = stored("fits", npz(30))
+    large = stored("large", npz(images=np.zeros((20, 1, 5, 5), np.uint8)))
+    stored("digits", npz(labels=np.arange(20) % 10))
+    stored("texts", b"text,label\nfine,0\nbad,1\n", task="text-classification")
+    page = console.get(f"/submit?model={model}")
+    assert chosen(page)[:2] == [model, newest_fit]
+    assert "fits 1 is the newest dataset that fits the model." in words(page)
+    assert "uncertainty_span" in [one.get("value") for one in elements(page, "input")]
+    # Before a model is chosen nothing is: which one fits depends on it.
+    unasked = console.get("/submit")
+    assert chosen(unasked) == [""]
+    assert [one["value"] for one in elements(unasked, "option")][:2] == [model, ""]
+    told = words(console.get(f"/submit?model={model}&dataset={large}"))
+    assert "images of shape [1, 4, 4] (channels, height, width)" in told
+    assert "Choose another model or dataset." in told
+
+
+def test_where_no_dataset_fits_none_is_chosen_and_that_is_said(console: Console) -> None:
+    model = upload(console.client, "models", model_manifest(), weights()).json()["id"]
+    upload(console.client, "datasets", dataset_manifest(), npz(images=np.zeros((20, 3, 4, 4), np.uint8)))
+    page = console.get(f"/submit?model={model}")
+    assert [one["value"] for one in elements(page, "option") if "selected" in one][:1] == [model]
+    assert "None of the datasets here fits parity 1, by task (image-classification), shape" in words(page)
+    assert not [one for one in elements(page, "input") if one.get("name") == "checks"]
 
 
 def test_a_model_that_is_still_checked_has_no_seconds(console: Console) -> None:
