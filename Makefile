@@ -39,6 +39,7 @@ bench-gpu:
 	@echo "== pgd" && .venv/bin/python -m benchmarks.pgd
 	@echo "== certify" && .venv/bin/python -m benchmarks.certify --device cuda --precisions float32 bfloat16
 	@echo "== text_attack" && .venv/bin/python -m benchmarks.text_attack --device cuda --parts batches
+	@echo "== gpu_training" && .venv/bin/python -m benchmarks.gpu_training
 
 release:
 	scripts/release

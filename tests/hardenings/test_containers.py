@@ -1,6 +1,7 @@
 """Exported programs and Hugging Face folders, hardened over HTTP: trained, written back, audited in pairs, judged."""
 
 import io
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load
+from transformers import ResNetConfig, ResNetForImageClassification
 
 from app.hardenings.advancing import advance_hardenings
 from app.web.services import Services
 from seatrial.store.settings import Settings
 from tests import assets, texts
+from tests.ingest.builders import zipped
 from tests.runtime.inline import InlineWorker
 
 SPAN = {"kind": "uncertainty_span", "epsilon": 0.05, "steps": 2, "effort": "quick"}
@@ -57,13 +61,35 @@ def huggingface(folder: Path) -> tuple[Uploads, dict[str, Any], dict[str, Any], 
     return uploads, {"method": "pgd_k", "params": params}, NOISE, "low_level_attack.score[level=0]"
 
 
+def pictures(folder: Path) -> tuple[Uploads, dict[str, Any], dict[str, Any], str]:
+    torch.manual_seed(0)
+    names = {str(digit): digit for digit in range(10)}
+    config = ResNetConfig(
+        num_channels=1, embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic", label2id=names
+    )
+    config.id2label = {number: name for name, number in names.items()}
+    ResNetForImageClassification(config).save_pretrained(folder / "model")
+    files = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
+    size = {"do_resize": True, "size": {"height": 8, "width": 8}, "do_rescale": True, "rescale_factor": 1 / 255}
+    normal = {"do_normalize": True, "image_mean": [0.5], "image_std": [0.5]}
+    files["preprocessor_config.json"] = json.dumps(size | normal).encode()
+    manifest = {"name": "pictures", "version": "1", "task": "image-classification"}
+    uploads = {
+        "model": (manifest | {"architecture": {"kind": "huggingface"}}, "m.zip", zipped(files)),
+        "dataset": (assets.dataset_manifest("training", split="train"), "t.npz", digits(0, 400)),
+        "audited": (assets.dataset_manifest(), "d.npz", digits(1000, 1030)),
+    }
+    params = {"epochs": 3, "batch_size": 20, "steps": 1, "epsilon": 0.01, "learning_rate": 0.05}
+    return uploads, {"method": "adversarial", "params": params}, SPAN, "uncertainty_span.clean_accuracy"
+
+
 def weights_of(container: bytes, name: str) -> dict[str, np.ndarray]:
     """Return the weights of a container that holds them in one safetensors file."""
     return load(zipfile.ZipFile(io.BytesIO(container)).read(name))
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("kind", [exported, huggingface])
+@pytest.mark.parametrize("kind", [exported, huggingface, pictures])
 def test_it_is_trained_written_back_and_audited_in_pairs(
     client: httpx.Client, services: Services, settings: Settings, tmp_path: Path, kind: Any
 ) -> None:
@@ -97,11 +123,12 @@ def test_it_is_trained_written_back_and_audited_in_pairs(
     assert (version["state"], version["derived_from"]) == ("ready", ids["model"])
     weights = load(client.get(f"/v1/models/{made['hardened']}/weights").content)
     content = client.get(f"/v1/models/{made['hardened']}/content").content
-    if kind is huggingface:
+    if kind is exported:
+        before = load(assets.weights())
+    else:
         held = weights_of(content, "model.safetensors")
         assert all(np.array_equal(held[name], weights[name]) for name in weights)
-        before = {name: tensor.numpy() for name, tensor in texts.trained().items()}
-    else:
-        before = load(assets.weights())
+        uploaded = {name: tensor.numpy() for name, tensor in texts.trained().items()}
+        before = uploaded if kind is huggingface else weights_of(uploads["model"][2], "model.safetensors")
     assert weights.keys() == before.keys()
     assert any(not np.array_equal(weights[name], before[name]) for name in before)
