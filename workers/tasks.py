@@ -14,13 +14,13 @@ from seatrial.contracts.wakeups import HOUSEKEEP, QUEUE_WORK, WAKE
 from seatrial.imports import kept_imports
 from seatrial.store.artifacts import open_store
 from seatrial.store.checkpoints import has_due_discards
-from seatrial.store.claiming import count_work
 from seatrial.store.database import Database, connect
 from seatrial.store.lifecycle import count_workers
 from seatrial.store.queue import WakeupNotifier
 from seatrial.store.reaping import reap
 from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import get_settings
+from seatrial.store.waiting import count_work
 from workers.celery_app import app
 from workers.runtime.presence import mark
 

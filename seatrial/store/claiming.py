@@ -7,19 +7,32 @@ long shards make a project's share larger, and a project that waited does not sa
 queued or running begins where the others are (:func:`join_queue`).
 """
 
-import re
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Row, Select, and_, func, literal_column, or_, select, true, update
+from sqlalchemy import Select, String, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.states import ModelState, RunState
+from seatrial.contracts.states import RunState
 from seatrial.store.sizes import ANY_SIZE, Sizes
 from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow, ProjectRow, ShardRow
-from seatrial.store.tables.audits import ADVANCEABLE, QUEUED, UNFINISHED
+from seatrial.store.tables.audits import BEGUN, UNFINISHED
 from seatrial.store.tables.hardenings import TRAINING
-from seatrial.store.transitions import claim, is_free
+from seatrial.store.transitions import claim
+from seatrial.store.waiting import (
+    OLDEST,
+    SHAPES,
+    Audit,
+    Project,
+    advanceable,
+    in_words,
+    next_audit,
+    own,
+    projects_with_work,
+    waiting_models,
+    waiting_shards,
+    waiting_trainings,
+)
 
 CLAIM_S = 1.0
 """Seconds a claim counts before it is known what it takes."""
@@ -28,70 +41,10 @@ AHEAD_S = 60.0
 """Checks of uploads come before all measuring, until their project is so far ahead of the one that has had least: ever
 more uploads do not keep the others' audits waiting."""
 
-MOST_PROJECTS = 20
-"""Projects looked at for one claim: the first nearly always has something that nobody else takes."""
-
 LeasedTable = type[ModelRow] | type[CheckRow] | type[ShardRow] | type[HardeningRow]
 
 Claimed = tuple[LeasedTable, str, str]
 """Table, id and token of what was claimed."""
-
-
-def in_words(
-    table: type[AuditRow] | type[CheckRow] | type[ShardRow] | type[HardeningRow], condition: str
-) -> ColumnElement[bool]:
-    """Return a condition of a partial index as its words, without parameters."""
-    named = re.sub(r"\b(?=(state|open_shards)\b)", f"{table.__tablename__}.", f"({condition})")
-    return literal_column(named, Boolean)
-
-
-def waiting_models() -> Select[Any]:
-    """Select the models that wait for their checks."""
-    return (
-        select(ModelRow.id)
-        .join(ProjectRow, ProjectRow.id == ModelRow.project_id)
-        .where(ModelRow.state == ModelState.CHECKING, is_free(ModelRow))
-    )
-
-
-def advanceable() -> Select[Any]:
-    """Select the checks whose present stage is over and whose model has been checked."""
-    return (
-        select(CheckRow.id)
-        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
-        .join(ModelRow, ModelRow.id == AuditRow.model_id)
-        .where(in_words(CheckRow, ADVANCEABLE), is_free(CheckRow), ModelRow.state != ModelState.CHECKING)
-    )
-
-
-def waiting_shards() -> Select[Any]:
-    """Select the shards that wait."""
-    return (
-        select(ShardRow.id)
-        .join(CheckRow, CheckRow.id == ShardRow.check_id)
-        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
-        .where(in_words(ShardRow, QUEUED), is_free(ShardRow))
-    )
-
-
-def waiting_trainings() -> Select[Any]:
-    """Select the hardenings that wait to be trained and whose model has been checked."""
-    return (
-        select(HardeningRow.id)
-        .join(ModelRow, ModelRow.id == HardeningRow.model_id)
-        .where(in_words(HardeningRow, QUEUED), is_free(HardeningRow), ModelRow.state != ModelState.CHECKING)
-    )
-
-
-def _own(code: str | None, sizes: Sizes) -> ColumnElement[bool]:
-    """Return the condition that an audit is measured by this code, or by none so far, and its model of such a size."""
-    return and_(
-        true() if code is None else or_(AuditRow.code.is_(None), AuditRow.code == code),
-        sizes.of_audits(),
-    )
-
-
-_OLDEST = (AuditRow.priority.desc(), AuditRow.id)
 
 
 def claim_model(
@@ -129,6 +82,7 @@ def claim_check(
     lease_s: float,
     worker: str,
     project_id: str | None = None,
+    audit_id: str | None = None,
     is_begun: bool = False,
     code: str | None = None,
     sizes: Sizes = ANY_SIZE,
@@ -140,16 +94,38 @@ def claim_check(
         lease_s: Seconds the claim holds without a heartbeat.
         worker: Who takes it, for people.
         project_id: Of one project only.
+        audit_id: Of one audit only.
         is_begun: Only one that has begun.
         code: Of audits only that no other code measures.
         sizes: Of audits only whose model is of such a size.
     """
-    found = advanceable().where(_own(code, sizes)).order_by(*_OLDEST, CheckRow.id)
-    if project_id is not None:
-        found = found.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
+    of = {"project": project_id, "audit": audit_id}
+    of = {name: row_id for name, row_id in of.items() if row_id is not None}
+    found = _checks(code, sizes, tuple(of), is_begun)
+    return claim(session, CheckRow, found, of, lease_s=lease_s, worker=worker)
+
+
+@lru_cache(SHAPES)
+def _checks(code: str | None, sizes: Sizes, of: tuple[str, ...], is_begun: bool) -> Select[Any]:
+    found = _narrowed(advanceable(), code, sizes, of)
     if is_begun:
-        found = found.where(CheckRow.state == RunState.RUNNING)
-    return claim(session, CheckRow, found, lease_s=lease_s, worker=worker)
+        found = found.where(in_words(CheckRow, BEGUN))
+    return found.order_by(*OLDEST, CheckRow.id)
+
+
+@lru_cache(SHAPES)
+def _shards(code: str | None, sizes: Sizes, of: tuple[str, ...]) -> Select[Any]:
+    return _narrowed(waiting_shards(), code, sizes, of).order_by(*OLDEST, ShardRow.id)
+
+
+def _narrowed(found: Select[Any], code: str | None, sizes: Sizes, of: tuple[str, ...]) -> Select[Any]:
+    """Return only what is of audits of this code and size, and of the project or the audit that is bound."""
+    found = found.where(own(code, sizes))
+    if "project" in of:
+        found = found.where(AuditRow.project_id == bindparam("project", type_=String), in_words(AuditRow, UNFINISHED))
+    if "audit" in of:
+        found = found.where(AuditRow.id == bindparam("audit", type_=String))
+    return found
 
 
 def claim_shard(
@@ -157,18 +133,16 @@ def claim_shard(
     *,
     lease_s: float,
     worker: str,
-    project_id: str | None = None,
+    audit_id: str | None = None,
     code: str | None = None,
     sizes: Sizes = ANY_SIZE,
 ) -> tuple[str, str] | None:
-    """Take the oldest queued shard of the oldest audit, of one project only where that is named.
+    """Take the oldest queued shard of the oldest audit, of one audit only where that is named.
 
     And of audits only that no code but ``code`` measures, and whose model is of such a size.
     """
-    queued = waiting_shards().where(_own(code, sizes)).order_by(*_OLDEST, ShardRow.id)
-    if project_id is not None:
-        queued = queued.where(AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED))
-    return claim(session, ShardRow, queued, lease_s=lease_s, worker=worker)
+    of = {} if audit_id is None else {"audit": audit_id}
+    return claim(session, ShardRow, _shards(code, sizes, tuple(of)), of, lease_s=lease_s, worker=worker)
 
 
 def claim_training(
@@ -192,82 +166,64 @@ def claim_work(
     and the shards of its oldest audit are run, before another audit is begun. A hardening older than that audit is
     trained before it.
     """
-    projects = _projects_with_work(session, code, sizes)
-    ahead = min(row.turn for row in projects) + AHEAD_S if projects else None
-    if (model := claim_model(session, lease_s=lease_s, worker=worker, most_turn=ahead, sizes=sizes)) is not None:
-        _take_turn(session, select(ModelRow.project_id).where(ModelRow.id == model[0]))
-        return (ModelRow, *model)
+    projects = projects_with_work(session, code, sizes)
+    by: dict[str, Any] = {"lease_s": lease_s, "worker": worker, "sizes": sizes}
+    if projects and projects[0].any_models:
+        ahead = min(project.turn for project in projects) + AHEAD_S
+        if (model := claim_model(session, most_turn=ahead, **by)) is not None:
+            _take_turn(session, select(ModelRow.project_id).where(ModelRow.id == model[0]))
+            return (ModelRow, *model)
     for project in projects:
-        claimed = _claim_of(session, project.id, code, lease_s=lease_s, worker=worker, sizes=sizes)
-        if claimed is not None:
+        if (claimed := _claim_of(session, project, code, **by)) is not None:
             _take_turn(session, select(ProjectRow.id).where(ProjectRow.id == project.id))
             return claimed
     return None
 
 
-def _claim_of(session: Session, project_id: str, code: str | None, **by: Any) -> Claimed | None:
-    sizes: Sizes = by["sizes"]
-    if (model := claim_model(session, project_id=project_id, **by)) is not None:
+def _claim_of(session: Session, project: Project, code: str | None, **by: Any) -> Claimed | None:
+    if project.has_models and (model := claim_model(session, project_id=project.id, **by)) is not None:
         return (ModelRow, *model)
-    if (check := claim_check(session, project_id=project_id, is_begun=True, code=code, **by)) is not None:
-        return (CheckRow, *check)
-    own = (AuditRow.project_id == project_id, in_words(AuditRow, UNFINISHED), _own(code, sizes))
-    shard = session.execute(_oldest(waiting_shards().where(*own))).one_or_none()
-    begin = session.execute(_oldest(advanceable().where(*own))).one_or_none()
-    training = session.scalar(
-        waiting_trainings()
-        .where(HardeningRow.project_id == project_id, sizes.of_models())
-        .order_by(HardeningRow.id)
-        .limit(1)
+    if project.any_begun:
+        check = claim_check(session, project_id=project.id, is_begun=True, code=code, **by)
+        if check is not None:
+            return (CheckRow, *check)
+    audit = next_audit(session, project.id, code, by["sizes"])
+    training = _oldest_training(session, project.id, by["sizes"]) if project.has_trainings else None
+    is_training_older = training is not None and (
+        audit is None or (audit.priority <= 0 and _age(training) < _age(audit.id))
     )
-    audits = [row for row in (shard, begin) if row is not None]
-    if training is not None and all(row.priority <= 0 and _age(training) < _age(row.id) for row in audits):
-        claimed = claim_training(session, project_id=project_id, **by)
-        if claimed is not None:
-            return (HardeningRow, *claimed)
-    # Of one audit, what has begun before what has not.
-    is_shard_first = begin is None or (shard is not None and (-shard.priority, shard.id) <= (-begin.priority, begin.id))
-    for is_shard in (is_shard_first, not is_shard_first):
-        if is_shard and (claimed := claim_shard(session, project_id=project_id, code=code, **by)) is not None:
-            return (ShardRow, *claimed)
-        if not is_shard and (claimed := claim_check(session, project_id=project_id, code=code, **by)) is not None:
-            return (CheckRow, *claimed)
-    if training is not None and (claimed := claim_training(session, project_id=project_id, **by)) is not None:
-        return (HardeningRow, *claimed)
+    if is_training_older and (trained := claim_training(session, project_id=project.id, **by)) is not None:
+        return (HardeningRow, *trained)
+    if (claimed := _claim_measuring(session, project.id, audit, code, **by)) is not None:
+        return claimed
+    if training is not None and (trained := claim_training(session, project_id=project.id, **by)) is not None:
+        return (HardeningRow, *trained)
     return None
+
+
+def _claim_measuring(
+    session: Session, project_id: str, audit: Audit | None, code: str | None, **by: Any
+) -> Claimed | None:
+    """Take a shard or a check of an audit, or of the next one that has something which nobody else takes."""
+    while audit is not None:
+        # What has begun before what has not.
+        if (shard := claim_shard(session, audit_id=audit.id, code=code, **by)) is not None:
+            return (ShardRow, *shard)
+        if (check := claim_check(session, audit_id=audit.id, code=code, **by)) is not None:
+            return (CheckRow, *check)
+        audit = next_audit(session, project_id, code, by["sizes"], after=audit)
+    return None
+
+
+def _oldest_training(session: Session, project_id: str, sizes: Sizes) -> str | None:
+    waiting = waiting_trainings().where(HardeningRow.project_id == project_id, sizes.of_models())
+    oldest: str | None = session.scalar(waiting.order_by(HardeningRow.id).limit(1))
+    return oldest
 
 
 def _age(row_id: str) -> str:
     """Return the part of an id that rises with time."""
     return row_id.partition("_")[2]
-
-
-def _oldest(found: Select[Any]) -> Select[int, str]:
-    return found.with_only_columns(AuditRow.priority, AuditRow.id).order_by(*_OLDEST).limit(1)
-
-
-def _projects_with_work(
-    session: Session, code: str | None = None, sizes: Sizes = ANY_SIZE
-) -> Sequence[Row[str, float]]:
-    """Return the projects that have something to claim, in the order of their turns."""
-    own = (AuditRow.project_id == ProjectRow.id, in_words(AuditRow, UNFINISHED), _own(code, sizes))
-    model = select(ModelRow.id).where(
-        ModelRow.state == ModelState.CHECKING,
-        is_free(ModelRow),
-        ModelRow.project_id == ProjectRow.id,
-        sizes.of_models(),
-    )
-    training = waiting_trainings().where(HardeningRow.project_id == ProjectRow.id, sizes.of_models())
-    exists = or_(
-        model.correlate(ProjectRow).exists(),
-        waiting_shards().where(*own).correlate(ProjectRow).exists(),
-        advanceable().where(*own).correlate(ProjectRow).exists(),
-        training.correlate(ProjectRow).exists(),
-    )
-    query = select(ProjectRow.id, ProjectRow.turn).where(exists)
-    return session.execute(
-        query.order_by(ProjectRow.priority.desc(), ProjectRow.turn, ProjectRow.id).limit(MOST_PROJECTS)
-    ).all()
 
 
 def _take_turn(session: Session, project: Select[Any]) -> None:
@@ -349,7 +305,7 @@ def join_queue(session: Session, project_id: str) -> None:
         .join(ShardRow, ShardRow.check_id == CheckRow.id)
         .where(ShardRow.state == RunState.RUNNING, ProjectRow.id != project_id)
     )
-    turns = [row.turn for row in _projects_with_work(session) if row.id != project_id]
+    turns = [row.turn for row in projects_with_work(session) if row.id != project_id]
     turns += [turn for turn in (session.scalar(running), session.scalar(trained)) if turn is not None]
     if turns:
         least = min(turns)
@@ -359,10 +315,3 @@ def join_queue(session: Session, project_id: str) -> None:
             .values(turn=least)
             .execution_options(synchronize_session=False)
         )
-
-
-def count_work(session: Session, *, most: int = 1000) -> int:
-    """Count what could be claimed now, up to ``most``."""
-    claimable = (waiting_shards(), waiting_models(), advanceable(), waiting_trainings())
-    counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
-    return min(most, sum(count or 0 for count in counts))

@@ -5,7 +5,7 @@ won. Nothing else in the project assigns a ``state`` column; a test looks for it
 """
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Select, Update, select, update
@@ -102,6 +102,7 @@ def claim(
     session: Session,
     table: type[LeasedRow],
     candidates: Select[Any],
+    values: Mapping[str, Any] | None = None,
     *,
     lease_s: float,
     worker: str,
@@ -116,12 +117,13 @@ def claim(
         session: An open write transaction.
         table: What is claimed.
         candidates: Ids in the order wanted; locked with SKIP LOCKED where the database can.
+        values: What is bound in ``candidates``.
         lease_s: Seconds the claim holds without a heartbeat.
         worker: Who takes it, for people.
         counts: Whether this is an attempt at the work.
     """
     # SQLite needs no lock: its write transaction excludes every other (and it ignores FOR UPDATE).
-    chosen: str | None = session.scalar(candidates.limit(1).with_for_update(skip_locked=True, of=table))
+    chosen: str | None = session.scalar(candidates.limit(1).with_for_update(skip_locked=True, of=table), values)
     if chosen is None:
         return None
     token = secrets.token_hex(16)

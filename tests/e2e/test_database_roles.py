@@ -14,7 +14,6 @@ from app.access.service import create_key
 from app.cli import main
 from seatrial.store.artifacts import digest_of_bytes, open_store
 from seatrial.store.checkpoints import announce_checkpoint, has_due_discards, sweep_discards
-from seatrial.store.claiming import count_work
 from seatrial.store.database import Database, connect
 from seatrial.store.grants import WORKER
 from seatrial.store.lifecycle import count_workers
@@ -24,6 +23,7 @@ from seatrial.store.retention import sweep_old, sweep_workers
 from seatrial.store.settings import Settings
 from seatrial.store.tables import Base, DeliveryRow, SessionRow, WebhookRow
 from seatrial.store.tables.base import utc_now
+from seatrial.store.waiting import count_work
 from tests.databases import postgres_url  # noqa: F401
 from tests.e2e.deployment import Deployment
 from tests.servers import new_database

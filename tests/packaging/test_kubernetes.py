@@ -16,10 +16,10 @@ from sqlalchemy import text
 from app.cli import main
 from scripts.generate_docs import OTHER_VARIABLES
 from seatrial.contracts.states import ModelState
-from seatrial.store.claiming import count_work
 from seatrial.store.database import Database
 from seatrial.store.grants import WORKER
 from seatrial.store.settings import Settings
+from seatrial.store.waiting import count_work
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.packaging.pages import ROOT
 from tests.rows import add_audit

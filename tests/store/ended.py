@@ -8,9 +8,10 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from seatrial.store.checkpoints import has_due_discards
-from seatrial.store.claiming import claim_check, claim_model, claim_shard, claim_training, claim_work, count_work
+from seatrial.store.claiming import claim_check, claim_model, claim_shard, claim_training, claim_work
 from seatrial.store.database import Database, connect
 from seatrial.store.settings import Settings
+from seatrial.store.waiting import count_work
 from tests.databases import new_migrated_database
 from tests.rows import add_audit
 

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from seatrial.contracts.states import ModelState, RunState
 from seatrial.store.checkpoints import announce_checkpoint, may_resume, point_at_checkpoint
-from seatrial.store.claiming import charge, claim_training, claim_work, count_work
+from seatrial.store.claiming import charge, claim_training, claim_work
 from seatrial.store.database import Database
 from seatrial.store.hardening import (
     cancel_hardening,
@@ -32,6 +32,7 @@ from seatrial.store.tables import (
     ProjectRow,
 )
 from seatrial.store.transitions import move
+from seatrial.store.waiting import count_work
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit, add_project
 

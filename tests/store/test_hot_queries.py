@@ -72,30 +72,30 @@ def test_no_plan_reads_a_table_through(full: tuple[Database, int], name: str) ->
             assert node.get("Plan Rows", 0) < audits / 20 or node["Node Type"] == "Limit", statement
 
 
+def touched(database: Database) -> int:
+    """Return how many rows of tables have been read; what a session has counted is told when it ends."""
+    database.engine.dispose()
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+        connection.execute(text("SELECT 1"))
+        connection.execute(text("SELECT pg_stat_clear_snapshot()"))
+        return int(
+            connection.execute(
+                text("SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables")
+            ).scalar_one()
+        )
+
+
 @pytest.mark.slow
 def test_claims_touch_few_rows(full: tuple[Database, int]) -> None:
     database, _ = full
-
-    def touched() -> int:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.execute(text("SELECT pg_stat_force_next_flush()"))
-            connection.execute(text("SELECT 1"))
-            connection.execute(text("SELECT pg_stat_clear_snapshot()"))
-            return int(
-                connection.execute(
-                    text("SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables")
-                ).scalar_one()
-            )
-
     # Beyond the fifth time a statement may be run by a plan that was made for any values.
-    before = touched()
+    before = touched(database)
     for _ in range(12):
         for ask in HOT.values():
             assert not write(database, ask)
         reap(database, max_attempts=3)
-    # What a session has counted is told when it ends.
-    database.engine.dispose()
-    assert touched() - before < 12 * 100
+    assert touched(database) - before < 12 * 100
 
 
 @pytest.mark.slow
@@ -107,3 +107,34 @@ def test_what_waits_is_found(full: tuple[Database, int]) -> None:
     with database.read() as session:
         owner = session.execute(text("SELECT audit_id FROM checks WHERE id = :id"), {"id": claimed[0]}).scalar_one()
     assert owner == audit_id
+
+
+QUEUE = (
+    """INSERT INTO projects (id, name, created_at)
+    SELECT :name || n, :name || n, created_at FROM (SELECT created_at FROM projects LIMIT 1) AS one,
+        generate_series(0, 4) AS n""",
+    """INSERT INTO audits (id, project_id, model_id, dataset_id, seed, samples, spec, spec_digest, state, created_at)
+    SELECT 'aud_' || :name || n, :name || n % 5, model_id, dataset_id, seed, samples, spec, spec_digest, 'queued',
+        created_at
+    FROM (SELECT * FROM audits LIMIT 1) AS one, generate_series(1, :n) AS n""",
+    """INSERT INTO checks (id, audit_id, ordinal, kind, params, state, open_shards)
+    SELECT 'chk_' || :name || n, 'aud_' || :name || n, 0, kind, params, 'queued', 0
+    FROM (SELECT * FROM checks LIMIT 1) AS one, generate_series(1, :n) AS n""",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_analyzed", [False, True])
+def test_many_that_wait_are_not_read_for_one_claim(full: tuple[Database, int], is_analyzed: bool) -> None:
+    database, audits = full
+    with database.write() as session:
+        for statement in QUEUE:
+            session.execute(text(statement), {"n": audits // 10, "name": f"busy-{is_analyzed}-".lower()})
+    if is_analyzed:
+        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("ANALYZE"))
+    before = touched(database)
+    claimed = [write(database, HOT["claim_work"]) for _ in range(12)]
+    assert all(claimed)
+    # Of the hundred audits that run and have nothing to claim, each and its check once; of those that wait, a few.
+    assert touched(database) - before < 12 * 400

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from seatrial.contracts.states import ModelState, RunState
-from seatrial.store.claiming import claim_check, claim_model, claim_shard, count_work
+from seatrial.store.claiming import claim_check, claim_model, claim_shard
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import (
     cancel_audit,
@@ -23,6 +23,7 @@ from seatrial.store.lifecycle import (
 from seatrial.store.reaping import reap
 from seatrial.store.tables import AuditRow, CheckRow, EventRow, ModelRow, ShardRow
 from seatrial.store.transitions import RUN_TRANSITIONS, TransitionError, heartbeat, move, release
+from seatrial.store.waiting import count_work
 from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from workers.runtime.stages import cut, make_shards

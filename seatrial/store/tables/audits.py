@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, UniqueConstraint, desc
 from sqlalchemy.orm import Mapped, mapped_column
 
 from seatrial.store.tables.base import Base, Deferrable, partial, utc_now
@@ -11,6 +11,9 @@ from seatrial.store.tables.base import Base, Deferrable, partial, utc_now
 ADVANCEABLE = "state IN ('queued', 'running') AND open_shards = 0"
 """Checks that go on to their next stage or their result. A query must say it in these words: a plan that is made once
 for all values of its parameters takes no partial index."""
+
+BEGUN = "state = 'running' AND open_shards = 0"
+"""Those of them that have begun, in the same way."""
 
 UNFINISHED = "state IN ('queued', 'running')"
 """Audits that go on, in the same way."""
@@ -58,7 +61,8 @@ class AuditRow(Base):
         Index("ix_audits_project_id_state_id", "project_id", "state", "id"),
         Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
         Index("ix_audits_state", "state"),
-        Index("ix_audits_unfinished", "project_id", "priority", "id", **partial(UNFINISHED)),
+        # In the order in which a project's audits are claimed.
+        Index("ix_audits_next", "project_id", desc("priority"), "id", **partial(UNFINISHED)),
         # The audits still to be judged: few, and looked for often.
         Index("ix_audits_unjudged", "state", **partial("policy IS NOT NULL AND verdict IS NULL")),
     )
@@ -101,6 +105,7 @@ class CheckRow(Deferrable, Base):
     __table_args__ = (
         # However many have ended: claims and sweeps read what waits and what is held.
         Index("ix_checks_advanceable", "id", **partial(ADVANCEABLE)),
+        Index("ix_checks_begun", "audit_id", **partial(BEGUN)),
         Index("ix_checks_held", "lease_until", **partial("token IS NOT NULL")),
         Index("ix_checks_asked", "asked", **partial("asked IS NOT NULL")),
     )

@@ -12,6 +12,9 @@ from seatrial.store.tables.base import Base, Deferrable, partial, utc_now
 # A rejected model does not hold its name: the mended weights may take it.
 _NOT_REJECTED = text("state != 'rejected'")
 
+CHECKING = "state = 'checking'"
+"""Models that wait for their checks, or are in them: a query must say it in these words, as of audits."""
+
 
 class ModelRow(Deferrable, Base):
     """A model: its manifest, its bytes (by digest), and what a worker found."""
@@ -53,6 +56,7 @@ class ModelRow(Deferrable, Base):
         ),
         Index("ix_models_project_id_id", "project_id", "id"),
         Index("ix_models_state", "state"),
+        Index("ix_models_checking", "project_id", "id", **partial(CHECKING)),
         Index("ix_models_held", "lease_until", **partial("token IS NOT NULL")),
     )
 
