@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.deletions import deleting
 from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks_of, is_file, read_checks, read_gate_file
@@ -119,9 +120,9 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 
 
 @audit.command("list")
-@click.option("--state", type=click.Choice([state.value for state in RunState]), help="List only audits in this state.")
+@click.option("--state", type=Choice([state.value for state in RunState]), help="List only audits in this state.")
 @click.option("--model", help="List only audits of this model id.")
-@click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="List only audits with this verdict.")
+@click.option("--verdict", type=Choice(list(OF_VERDICT)), help="List only audits with this verdict.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="Maximum number to list.")
 @with_client
 def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
@@ -168,7 +169,7 @@ def retry(client: Client, audit_id: str) -> None:
 
 @audit.command()
 @click.argument("audit_id")
-@click.option("--format", "wanted", type=click.Choice(list(FORMATS)), default="html", show_default=True)
+@click.option("--format", "wanted", type=Choice(list(FORMATS)), default="html", show_default=True)
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]"
 )

@@ -4,6 +4,7 @@ from typing import Literal, cast
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.remote import with_client
 from app.cli.showing import echo
 from seatrial.client import Client
@@ -20,7 +21,7 @@ from seatrial.client import Client
 )
 @click.option("--metric", "metrics", multiple=True, help="Full metric name, * for any qualifier; repeatable.  [all]")
 @click.option(
-    "--format", type=click.Choice(["markdown", "csv", "json"]), default="markdown", show_default=True, help="Format."
+    "--format", type=Choice(["markdown", "csv", "json"]), default="markdown", show_default=True, help="Format."
 )
 @with_client
 def compare(

@@ -16,7 +16,8 @@ from app.policies.documents import YamlError, yaml_to_json
 from seatrial.client import Client
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.family import FamilyParams
-from seatrial.contracts.known_fields import unknown_field
+from seatrial.contracts.known_fields import refusal
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.policies import GateFile, Policy, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
 from seatrial.ingest.strict_json import strict_json
@@ -42,10 +43,9 @@ def unknown_policy(name: str) -> BadRequestError:
     """Return what a name that no policy has is refused with.
 
     >>> print(unknown_policy("stricct"))
-    there is no policy 'stricct': give lenient, standard, strict, or a file (.yaml, .yml, .json)
+    there is no policy 'stricct': did you mean 'strict'? There are lenient, standard, strict, and files (.yaml, .json)
     """
-    shipped = ", ".join(presets.POLICIES)
-    return BadRequestError(f"there is no policy {name!r}: give {shipped}, or a file ({', '.join(_FILES)})")
+    return BadRequestError(f"there is no policy {name!r}{instead(name, presets.POLICIES)}, and files (.yaml, .json)")
 
 
 def read_gate_file(path: Path) -> GateFile:
@@ -177,13 +177,11 @@ def _pointer(error: ErrorDetails) -> str:
 
 def _message(error: ErrorDetails) -> str:
     """Return what is wrong with a field, in the words of its author."""
-    if error["type"] == "extra_forbidden":
-        # A list of checks is counted, a policy file is not.
-        body = list[CheckParams] if isinstance(error["loc"][0], int) else GateFile
-        return unknown_field(body, error["loc"]) or error["msg"]
     if error["type"] == "too_short":
         return f"must hold at least {error['ctx']['min_length']}, holds {error['ctx']['actual_length']}"
-    return error["msg"].removeprefix("Value error, ")
+    # A list of checks is counted, a policy file is not.
+    body = list[CheckParams] if error["loc"] and isinstance(error["loc"][0], int) else GateFile
+    return refusal(body, error, error["input"])
 
 
 def _validated(path: Path, parse: Callable[[str], T]) -> T:

@@ -15,7 +15,7 @@ from app.cli.outputs import Outputs
 from app.cli.progress import progress_display, say, say_all
 from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, pointing_to_manifest
-from app.cli.verdicts import print_estimate, print_judgement
+from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
@@ -254,7 +254,7 @@ def _cancel(client: Client, audit_id: str) -> None:
         say(f"{audit_id} is cancelled.")
 
 
-def _told(audit: AuditRead, is_all_written: bool, promote: str, page: str | None) -> Exit:
+def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE, page: str | None = None) -> Exit:
     for check in audit.checks:
         if check.reused is not None:
             say(f"{check.kind}: {reused_in_words(check.reused)}.")

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import is_file, read_gate_file
 from app.cli.progress import say
@@ -119,7 +120,7 @@ def status(client: Client, hardening_id: str) -> None:
 
 @harden.command()
 @click.argument("hardening_id")
-@click.option("--format", "wanted", type=click.Choice(REPORT_FORMATS), default="html", show_default=True)
+@click.option("--format", "wanted", type=Choice(REPORT_FORMATS), default="html", show_default=True)
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]"
 )

@@ -13,6 +13,7 @@ import click
 from app.access import repository
 from app.access.schemas import DEFAULT_PROJECT, MAX_EXPIRY_DAYS, SCOPES, ScopeName
 from app.access.service import create_key
+from app.cli.choices import Choice
 from app.cli.showing import echo_line
 from seatrial.store.activity import COMMAND_LINE, Author
 from seatrial.store.database import Database, connect
@@ -78,9 +79,7 @@ def _database() -> Iterator[Database]:
 
 @keys.command()
 @click.argument("name")
-@click.option(
-    "--scope", type=click.Choice(SCOPES), default="run", show_default=True, help="Each includes those before it."
-)
+@click.option("--scope", type=Choice(SCOPES), default="run", show_default=True, help="Each includes those before it.")
 @click.option("--project", default=DEFAULT_PROJECT, show_default=True, help="Project of the key; created if new.")
 @click.option(
     "--expires-in",

@@ -4,6 +4,7 @@ from typing import Any, Literal, cast
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.remote import with_client
 from app.cli.showing import echo
 from seatrial.client import Client
@@ -18,7 +19,7 @@ from seatrial.client import Client
 @click.option("--across", help="Parameter in which audits may differ: a row for each value.")
 @click.option("--beside", help="A second number: which models no other beats in both (the Pareto front).")
 @click.option(
-    "--format", type=click.Choice(["markdown", "csv", "json"]), default="markdown", show_default=True, help="Format."
+    "--format", type=Choice(["markdown", "csv", "json"]), default="markdown", show_default=True, help="Format."
 )
 @with_client
 def leaderboard(client: Client, /, data: str, check: str, format: str, **options: Any) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.deletions import deleting
 from app.cli.exits import BadRequestError
 from app.cli.progress import say
@@ -27,7 +28,7 @@ def models() -> None:
 @click.argument("model", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--manifest", type=_FILE, help="JSON file saying what MODEL is.  [default: found in it or beside it]")
 @click.option("--version", help="Version.  [default: its manifest's, or a digest of its content]")
-@click.option("--task", type=click.Choice(list(HEADS)), help="Of a Hugging Face folder that may read texts or pairs.")
+@click.option("--task", type=Choice(list(HEADS)), help="Of a Hugging Face folder that may read texts or pairs.")
 @click.option("--endpoint", type=_FILE, help="JSON file describing a model behind an HTTP endpoint; in place of MODEL.")
 @click.option(
     "--wait", default=30, show_default=True, type=click.IntRange(0, 60), help="Seconds to wait for the checks."

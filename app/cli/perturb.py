@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.exits import BadRequestError, CouldNotRunError, ending_as_documented
 from app.cli.perturb_plan import Asked, Plan, named
 from app.cli.perturb_preview import Preview
@@ -48,11 +49,11 @@ _STDIN = Path("-")
 _LEVELS = (0.2, 0.5, 0.8)
 
 _OUTPUT = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
-_ATTACKER = click.Choice([*NOISEMAKERS, "all"])
-_READING = click.Choice(["code", "paper"])
+_ATTACKER = Choice([*NOISEMAKERS, "all"])
+_READING = Choice(["code", "paper"])
 _PHI = click.FloatRange(min=0, min_open=True, max=1)
-_TYPOS = click.Choice(["codespell", "nlpaug"])
-_GLYPHS = click.Choice(["dejavu", "dejavu_bmp", "confusables"])
+_TYPOS = Choice(["codespell", "nlpaug"])
+_GLYPHS = Choice(["dejavu", "dejavu_bmp", "confusables"])
 
 _EXAMPLES = """\b
 Examples:
@@ -66,9 +67,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("source", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), default="-")
 @click.option("--output", "-o", type=_OUTPUT, help="File.  [default: standard output]")
-@click.option(
-    "--format", "layout", type=click.Choice(list(LAYOUTS)), help="Format of SOURCE.  [default: from its suffix]"
-)
+@click.option("--format", "layout", type=Choice(list(LAYOUTS)), help="Format of SOURCE.  [default: from its suffix]")
 @click.option(
     "--attacker",
     "attackers",
@@ -76,7 +75,7 @@ Examples:
     type=_ATTACKER,
     help="May be repeated.  [default with --mix and --show: all]",
 )
-@click.option("--without", multiple=True, type=click.Choice(ATTACKERS), help="Leave this one out; may be repeated.")
+@click.option("--without", multiple=True, type=Choice(ATTACKERS), help="Leave this one out; may be repeated.")
 @click.option(
     "--level",
     "levels",
@@ -89,7 +88,7 @@ Examples:
 @click.option("--mix", is_flag=True, help="Perturb each text once, by an attacker and at a level drawn for it.")
 @click.option("--show", is_flag=True, help="Show texts before and after, in colour, instead of writing them.")
 @click.option("--notes", is_flag=True, help="Add the columns attacker, level and draw; in CoNLL-U a comment.")
-@click.option("--task", type=click.Choice(TEXTS), help="Task of the file.  [default: from its columns]")
+@click.option("--task", type=Choice(TEXTS), help="Task of the file.  [default: from its columns]")
 @click.option("--columns", "columns", multiple=True, metavar="ROLE=NAME", help="As in text=review; may be repeated.")
 @click.option(
     "--variant",

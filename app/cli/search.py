@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.exits import OF_VERDICT
 from app.cli.remote import with_client
 from app.cli.showing import echo_line
@@ -14,11 +15,11 @@ from seatrial.terminals import escaped_line
 
 
 @click.command()
-@click.option("--of", type=click.Choice(get_args(SearchKind)), default="audits", show_default=True, help="What.")
+@click.option("--of", type=Choice(get_args(SearchKind)), default="audits", show_default=True, help="What.")
 @click.option("--name", help="Part of the name; of an audit that of its model or its dataset.")
 @click.option("--tag", multiple=True, help="A tag it has; may be repeated: it has all of them.")
 @click.option("--digest", help="Beginning of its SHA-256, 8 digits at least.")
-@click.option("--verdict", type=click.Choice(list(OF_VERDICT)), help="Verdict, of audits.")
+@click.option("--verdict", type=Choice(list(OF_VERDICT)), help="Verdict, of audits.")
 @click.option("--metric", help="A number of audits, by its full name.")
 @click.option("--at-least", type=float, help="Least value of the metric that counts.")
 @click.option("--at-most", type=float, help="Largest.")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.choices import Choice
 from app.cli.keys import Lifetime
 from app.cli.showing import echo_line
 from seatrial.attestation.key_folder import KeyFolder, UnknownKeyError
@@ -24,7 +25,7 @@ def signing() -> None:
 
 
 @signing.command("create")
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ed25519", show_default=True, help="Kind of key.")
+@click.option("--algorithm", type=Choice(ALGORITHMS), default="ed25519", show_default=True, help="Kind of key.")
 @click.option(
     "--expires-in", type=Lifetime(), help="How long what it signs counts: 365d, 12h.  [default: until it is revoked]"
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.cli.exits import BadRequestError
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.registry import families
 
 
@@ -59,7 +60,7 @@ def read_tolerances(words: Sequence[str]) -> Tolerances:
         if not 0 <= value < float("inf"):
             raise BadRequestError(f"--tolerance {word!r}: a number from 0 on, or FAMILY=NUMBER, is needed")
         if equals and family not in families():
-            raise BadRequestError(f"--tolerance {word!r}: there is no family {family!r}, but {', '.join(families())}")
+            raise BadRequestError(f"--tolerance {word!r}: there is no family {family!r}{instead(family, families())}")
         if equals:
             by_family[family] = value
         else:

@@ -18,6 +18,7 @@ from app.policies.service import check_name
 from app.web.bodies import parse_json
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from seatrial.contracts.hardenings import HardeningCreate, HardeningEstimate
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.training import MethodParams, MethodSpec, broken_methods, methods
 from seatrial.families.cost import total_seconds
 from seatrial.hardening.params import TrainingParams
@@ -96,10 +97,8 @@ def look_up(session: Session, project_id: str, request: HardeningCreate, limits:
     spec = methods().get(request.method)
     if spec is None:
         why = broken_methods().get(request.method)
-        known = ", ".join(methods())
-        raise InvalidRequestError(
-            f"There is no method {request.method!r}{f': {why}' if why else ''}; there are {known}.", pointer="/method"
-        )
+        told = f": {why}; there are {', '.join(methods())}" if why else instead(request.method, methods())
+        raise InvalidRequestError(f"There is no method {request.method!r}{told}.", pointer="/method")
     named = {**request.params, "method": request.method}
     params = parse_json(json.dumps(named), spec.params, root="/params")
     with _inside("/audit"):

@@ -18,6 +18,7 @@ from app.web.services import Services
 from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Estimate, Flag, Result, split_name
 from seatrial.contracts.leaderboards import LeaderboardGroup, LeaderboardRead, LeaderboardRow
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.policies import better_of
 from seatrial.contracts.registry import families, find_family
 from seatrial.contracts.states import RunState
@@ -26,7 +27,6 @@ from seatrial.families.shared.settling import settled
 from seatrial.judging.comparability import filled
 from seatrial.judging.measured import MeasuredCheck
 from seatrial.judging.pairing import values_of
-from seatrial.reporting.words import enumerate_words
 from seatrial.store.database import AnyRow
 
 MOST_MODELS = 50
@@ -69,10 +69,12 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
     """
     spec = find_family(asked.check)
     if spec is None:
-        raise _unknown("check", f"There is no check {asked.check!r}: {enumerate_words(families())}.")
+        raise _unknown("check", f"There is no family {asked.check!r}{instead(asked.check, families())}.")
     known = [name for name in spec.params.model_fields if name != "kind"]
     if asked.across is not None and asked.across not in known:
-        raise _unknown("across", f"{asked.check} has no parameter {asked.across!r}; there is {enumerate_words(known)}.")
+        raise _unknown(
+            "across", f"{asked.check} has no parameter {asked.across!r}{instead(asked.across, known, 'it has')}."
+        )
     with services.database.read() as session:
         dataset = repository.find_dataset(session, project_id, asked.dataset)
         if dataset is None:
@@ -174,11 +176,11 @@ def _metric(asked: Asked, metrics: Sequence[str]) -> str | None:
     if not metrics:
         spec = families()[asked.check]
         if spec.find_metric(*split_name(metric)) is None:
-            names = enumerate_words([one.name for one in spec.metrics][:40])
-            raise _unknown("metric", f"{asked.check} has no number {asked.metric!r}; there is {names}.")
+            names = dict.fromkeys(one.name for one in spec.metrics)
+            raise _unknown("metric", f"{asked.check} has no metric {asked.metric!r}{instead(metric, names, 'it has')}.")
         return None
     if metric not in metrics:
-        raise _unknown("metric", f"No model here has {asked.metric!r}; there is {enumerate_words(metrics[:40])}.")
+        raise _unknown("metric", f"No model here has {asked.metric!r}{instead(metric, metrics[:40])}.")
     return metric
 
 
@@ -187,7 +189,7 @@ def _beside(asked: Asked, metrics: Sequence[str], metric: str | None) -> str | N
         return None
     beside = asked.beside.removeprefix(f"{asked.check}.")
     if beside not in metrics:
-        raise _unknown("beside", f"No model here has {asked.beside!r}; there is {enumerate_words(metrics[:40])}.")
+        raise _unknown("beside", f"No model here has {asked.beside!r}{instead(beside, metrics[:40])}.")
     for name in (metric, beside):
         if better_of(f"{asked.check}.{name}") == "neither":
             raise _unknown("beside", f"No way of {name} is better: there is no Pareto front of it.")

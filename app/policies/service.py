@@ -15,6 +15,7 @@ from app.policies import presets, repository
 from app.web.bodies import parse_json
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.policies import Policy, PolicyRead, PolicySource
 from seatrial.store.activity import Author, record_activity
 from seatrial.store.ids import new_id
@@ -153,8 +154,8 @@ def choose_policy(session: Session, project_id: str, asked: str | Policy) -> Cho
     read = find_policy(session, project_id, asked)
     if read is None:
         raise UnknownPolicyError(
-            f"There is no policy {asked!r} in this project: give the id of one, its name, name@version, a shipped one "
-            f"({', '.join(presets.POLICIES)}), or the policy itself.",
+            f"There is no policy {asked!r} in this project{instead(asked, presets.POLICIES, 'shipped are')}. Give the "
+            "id of one, its name, name@version, or the policy itself.",
             pointer="/policy",
         )
     is_shipped = read.created_at is None

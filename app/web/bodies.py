@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from app.web.problems import FieldError, InvalidRequestError, MalformedBodyError, UnsupportedMediaError
-from seatrial.contracts.known_fields import unknown_field
+from seatrial.contracts.known_fields import refusal
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -68,22 +67,14 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
         message = found[0]["msg"].removeprefix("Invalid JSON: ")
         raise MalformedBodyError(f"Not JSON: {message}", pointer=root or None)
     body = json.loads(raw)
-    errors = [
-        FieldError(
-            pointer=root + _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"]),
-            detail=_detail(model, one),
-        )
-        for one in found[:MAX_ERRORS]
-    ]
+    errors = []
+    for one in found[:MAX_ERRORS]:
+        pointer, said = _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"])
+        errors.append(FieldError(pointer=root + pointer, detail=refusal(model, one, said)))
     told = "; ".join(f"{one.pointer or 'body'}: {one.detail}" for one in errors[:5])
     if len(found) > MAX_ERRORS:
         told += f"; `errors` has the first {MAX_ERRORS} of {len(found):,}"
     raise InvalidRequestError(told, errors=errors)
-
-
-def _detail(model: type[BaseModel], error: ErrorDetails) -> str:
-    unknown = unknown_field(model, error["loc"]) if error["type"] == "extra_forbidden" else None
-    return unknown or str(error["msg"]).removeprefix("Value error, ")
 
 
 def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:
@@ -94,11 +85,13 @@ def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:
     return tuple(context.get("path", ()))
 
 
-def _pointer(body: Any, loc: tuple[int | str, ...], kind: str) -> str:
-    """Return the JSON pointer of an error; steps that name a member of a union are not in the body and are left out.
+def _pointer(body: Any, loc: tuple[int | str, ...], kind: str) -> tuple[str, Any]:
+    """Return the JSON pointer of an error, and what stands there or around it.
+
+    Steps that name a member of a union are not in the body and are left out.
 
     >>> _pointer({"a": {"kind": "x"}}, ("a", "x", "b"), "missing")
-    '/a/b'
+    ('/a/b', {'kind': 'x'})
     """
     steps: list[str] = []
     for position, step in enumerate(loc):
@@ -108,7 +101,7 @@ def _pointer(body: Any, loc: tuple[int | str, ...], kind: str) -> str:
         elif not (position == len(loc) - 1 and kind in _NAMES_ABSENT):
             continue
         steps.append(str(step).replace("~", "~0").replace("/", "~1"))
-    return "".join("/" + step for step in steps)
+    return "".join("/" + step for step in steps), body
 
 
 def accepts(model: type[BaseModel], *, examples: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match, Mount
 
+from seatrial.contracts.known_fields import refusal
 from seatrial.contracts.problems import StoredProblem
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError
@@ -274,11 +275,15 @@ async def _on_problem(request: Request, error: Exception) -> Response:
 async def _on_invalid_parameters(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
     errors = [
-        FieldError(part=one["loc"][0], pointer="".join(f"/{step}" for step in one["loc"][1:]), detail=one["msg"])
+        FieldError(part=one["loc"][0], pointer="".join(f"/{step}" for step in one["loc"][1:]), detail=_told(one))
         for one in error.errors()
     ]
     detail = "; ".join(f"{one.pointer.removeprefix('/')}: {one.detail}" for one in errors)
     return render(request, InvalidRequestError(detail, errors=errors))
+
+
+def _told(error: Any) -> str:
+    return refusal(None, error, error.get("input"))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

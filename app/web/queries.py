@@ -4,6 +4,7 @@ from fastapi import Depends, Request, params
 from fastapi.dependencies.utils import get_flat_params
 
 from app.web.problems import FieldError, InvalidRequestError
+from seatrial.contracts.near_names import instead
 
 # A stranger may send ten thousand in one line.
 _MOST_TOLD = 20
@@ -20,12 +21,11 @@ async def _refuse_unknown(request: Request) -> None:
         return
     fields = get_flat_params(request.scope["route"].dependant)
     known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]
-    offer = f"there is {', '.join(sorted(known))}" if known else "it takes none"
     errors = [
         FieldError(
             part="query",
             pointer="/" + name[:100].replace("~", "~0").replace("/", "~1"),
-            detail=f"This route has no parameter {name[:100]!r}; {offer}.",
+            detail=f"This route has no parameter {name[:100]!r}{instead(name, sorted(known))}.",
         )
         for name in [name for name in asked if name not in known][:_MOST_TOLD]
     ]

@@ -1,10 +1,15 @@
-"""Fields that a body has no place for, and fields it lacks: refused with the name of what would be right."""
+"""Fields that a body has no place for, or lacks, and values that are none of a few: what they are refused with."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from seatrial.contracts.near_names import instead, not_a_choice
+
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 def absent_field(field: str, what: str) -> PydanticCustomError:
@@ -18,6 +23,29 @@ def absent_field(field: str, what: str) -> PydanticCustomError:
     return PydanticCustomError("absent_field", "{field} is required: {what}", told)
 
 
+def refusal(body: Any, error: ErrorDetails, said: object = None) -> str:
+    """Return what is wrong with a field, in the words of its author and the same at every door.
+
+    Args:
+        body: Type of the body.
+        error: What pydantic says of it.
+        said: What stands in the field, where it is known.
+    """
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            return unknown_field(body, error["loc"]) or error["msg"]
+        case "union_tag_not_found":
+            field = context["discriminator"].strip("'")
+            kinds = [one for member in _reached(body, error["loc"]) for one in _literals_of(member, field)]
+            return f"{field} is required; there are {', '.join(kinds)}" if kinds else f"{field} is required"
+        case "union_tag_invalid":
+            return not_a_choice(context["tag"], _QUOTED.findall(context["expected_tags"]))
+        case "literal_error" | "enum" if len(choices := _QUOTED.findall(str(context["expected"]))) > 1:
+            return not_a_choice(said, choices)
+    return error["msg"].removeprefix("Value error, ")
+
+
 def unknown_field(body: Any, place: Sequence[int | str]) -> str | None:
     """Return what a field is refused with that a body has no place for; None where its neighbours are not known.
 
@@ -29,16 +57,21 @@ def unknown_field(body: Any, place: Sequence[int | str]) -> str | None:
     ...     kind: Literal["step"]
     ...     seconds: int
     >>> unknown_field(list[Step], (0, "secnds"))
-    'unknown field; known fields: kind, seconds'
+    "unknown field: did you mean 'seconds'? Known fields: kind, seconds"
     """
-    reached = _members(body)
-    for step in place[:-1]:
-        reached = [inner for one in reached for inner in _inside(one, step)]
-    contracts = [one for one in reached if isinstance(one, type) and issubclass(one, BaseModel)]
+    contracts = [one for one in _reached(body, place[:-1]) if isinstance(one, type) and issubclass(one, BaseModel)]
     if len(contracts) != 1:
         return None
     names = [field.alias or name for name, field in contracts[0].model_fields.items()]
-    return f"unknown field; known fields: {', '.join(names)}" if names else None
+    return f"unknown field{instead(place[-1], names, 'known fields:')}" if names else None
+
+
+def _reached(body: Any, place: Sequence[int | str]) -> list[Any]:
+    """Return the types of what stands at a place."""
+    reached = _members(body)
+    for step in place:
+        reached = [inner for one in reached for inner in _inside(one, step)]
+    return reached
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -69,6 +102,11 @@ def _inside(one: Any, step: int | str) -> list[Any]:
             return _members(field.annotation)
     tags = {tag for field in one.model_fields.values() for tag in _literals(field.annotation)}
     return [one] if step in tags or step == one.__name__ else []
+
+
+def _literals_of(contract: Any, name: str) -> tuple[Any, ...]:
+    fields = contract.model_fields if isinstance(contract, type) and issubclass(contract, BaseModel) else {}
+    return _literals(fields[name].annotation) if name in fields else ()
 
 
 def _literals(annotation: Any) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.estimates import Estimate, Looks, split_name
 from seatrial.contracts.family import Better, Metric
 from seatrial.contracts.metric_ranges import foregone, reach_of
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.registry import families, family, metrics_of
 
 Severity = Literal["block", "warn"]
@@ -63,14 +64,14 @@ def parse_metric(text: str) -> MetricName:
         raise ValueError(f"a metric is family.name or family.name[key=value,...], got {text!r}")
     kind, (name, told) = found["family"], split_name(text)
     if kind not in families():
-        raise ValueError(f"there is no family {kind!r}; there are {', '.join(families())}")
+        raise ValueError(f"there is no family {kind!r}{instead(kind, families())}")
     if not all(told.values()):
         raise ValueError(f"qualifiers are key=value, got {text!r}")
     qualifiers = {key.strip(): _canonical(value.strip()) for key, value in told.items()}
     known = [metric for metric in metrics_of(kind) if metric.name == name]
     if not known:
-        names = ", ".join(dict.fromkeys(metric.name for metric in metrics_of(kind)))
-        raise ValueError(f"{kind} has no metric {name!r}; it has {names}")
+        names = dict.fromkeys(metric.name for metric in metrics_of(kind))
+        raise ValueError(f"{kind} has no metric {name!r}{instead(name, names, 'it has')}")
     if not any(metric.is_called(name, qualifiers) for metric in known):
         forms = ", ".join(
             f"{name}[{','.join(f'{key}=' for key in metric.qualifiers)}]" if metric.qualifiers else name

@@ -282,7 +282,10 @@ def test_a_shipped_policy_comes_without_checks_and_the_default_is_told(run: Run,
     [
         (("--model", "none", "--data", "digits.npz", "--policy", "policy.yaml"), "none: there is no such file"),
         (("--model", "model", "--data", "digits.npz", "--policy", "none.yaml"), "none.yaml cannot be read"),
-        (("--model", "model", "--data", "digits.npz", "--policy", "stricct"), "give lenient, standard, strict, or a f"),
+        (
+            ("--model", "model", "--data", "digits.npz", "--policy", "stricct"),
+            "did you mean 'strict'? There are lenient,",
+        ),
         (
             ("--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--baseline", "champion"),
             "--baseline champion: a gate that leaves nothing behind has none: give --home DIR",
@@ -310,10 +313,11 @@ def test_what_cannot_be_asked_ends_with_2_before_anything_is_started(
 
 
 def test_a_policy_nobody_stored_is_told_before_anything_is_sent(run: Run, client: Client) -> None:
-    for name in ("stricct", "Strict", "release@2"):
+    strict = ": did you mean 'strict'? There are"
+    for name, told in (("stricct", strict), ("Strict", strict), ("release@2", "; there are")):
         refused = run("gate", "--model", "model", "--data", "digits.npz", "--policy", name)
         assert refused.exit_code == 2
-        assert f"there is no policy '{name}': give lenient, standard, strict, or a file" in refused.stderr
+        assert f"there is no policy '{name}'{told} lenient, standard, strict, and files" in refused.stderr
         assert "Sending" not in refused.stderr
     assert list(client.models()) == []
 

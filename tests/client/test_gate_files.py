@@ -85,10 +85,32 @@ def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, told:
         ),
         (
             "name: x\nrules: [{metric: uncertainty_span.mus, max: 1}]\nchecks: [{kind: uncertainty_span, eps: 1}]",
-            "  /checks/0/uncertainty_span/eps: unknown field; known fields: kind, ",
+            "  /checks/0/uncertainty_span/eps: unknown field: did you mean 'epsilon'? Known fields: kind, ",
+        ),
+        (
+            "name: x\nrules: [{metric: uncertainty_span.mus, max: 1}]\nchecks: [{kind: uncertanty_span}]",
+            "  /checks/0: 'uncertanty_span' is not a choice here: did you mean 'uncertainty_span'? Choices are ",
+        ),
+        (
+            "name: x\nrules: [{metric: uncertainty_span.mus_wrost, max: 1}]",
+            "  /rules/0/metric: uncertainty_span has no metric 'mus_wrost': did you mean 'mus_worst'? It has mus, ",
+        ),
+        (
+            "name: x\nrules: [{metric: uncertainty.mus, max: 1}]",
+            "  /rules/0/metric: there is no family 'uncertainty': did you mean 'uncertainty_span'? There are ",
         ),
     ],
-    ids=["empty", "no-bound", "bound", "in-a-rule", "in-the-file", "in-a-check"],
+    ids=[
+        "empty",
+        "no-bound",
+        "bound",
+        "in-a-rule",
+        "in-the-file",
+        "in-a-check",
+        "family",
+        "metric",
+        "family-of-a-rule",
+    ],
 )
 def test_a_mistake_is_told_with_what_there_is(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "gate.yaml"
@@ -101,7 +123,7 @@ def test_a_mistake_is_told_with_what_there_is(tmp_path: Path, text: str, told: s
 def test_a_mistake_in_a_list_of_checks_is_told_with_the_fields_there_are(tmp_path: Path) -> None:
     path = tmp_path / "checks.yaml"
     path.write_text("[{kind: uncertainty_span, eps: 1}]")
-    with pytest.raises(BadRequest, match="unknown field; known fields: kind, "):
+    with pytest.raises(BadRequest, match=r"unknown field: did you mean 'epsilon'\? Known fields: kind, "):
         read_checks(path)
 
 

@@ -316,3 +316,8 @@ def test_a_file_may_be_replaced_by_itself_and_through_a_link(run: Run, rows: Pat
 def test_options_are_those_of_noise() -> None:
     options = {parameter.name for parameter in main.commands["perturb"].params}
     assert set(Noise.model_fields) <= options
+
+
+def test_an_attacker_that_is_none_is_refused_with_the_nearest(run: Run) -> None:
+    refused = run("--attacker", "vizual", "--show", status=2)
+    assert "'vizual' is not a choice here: did you mean 'visual'? Choices are " in refused.stderr

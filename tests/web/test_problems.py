@@ -80,12 +80,20 @@ def test_a_bad_body_is_pointed_at(client: httpx.Client, check: str, pointer: str
 @pytest.mark.parametrize(
     ("check", "pointer", "known"),
     [
-        ('{"kind": "uncertainty_span", "epsilonn": 0.1}', "/checks/0/epsilonn", "known fields: kind, "),
-        ('{"kind": "uncertainty_span", "outliers": {"data": "x"}}', "/checks/0/outliers/data", "known fields: dataset"),
+        (
+            '{"kind": "uncertainty_span", "epsilonn": 0.1}',
+            "/checks/0/epsilonn",
+            ": did you mean 'epsilon'? Known fields: kind, ",
+        ),
+        (
+            '{"kind": "uncertainty_span", "outliers": {"data": "x"}}',
+            "/checks/0/outliers/data",
+            ": did you mean 'dataset'? Known fields: dataset",
+        ),
         (
             '{"kind": "uncertainty_span"}], "sample": 5, "checks": [',
             "/sample",
-            "known fields: model, dataset, checks, ",
+            ": did you mean 'samples'? Known fields: model, dataset, checks, ",
         ),
     ],
     ids=["parameter", "nested", "audit"],
@@ -96,7 +104,41 @@ def test_an_unknown_field_is_refused_with_those_there_are(
     answer = client.post("/v1/audits", content=SUBMISSION % check, headers={"Content-Type": "application/json"})
     problem = assert_problem(answer, 422, "invalid-request")
     found = {one.pointer: one.detail for one in problem.errors}
-    assert found[pointer].startswith(f"unknown field; {known}")
+    assert found[pointer].startswith(f"unknown field{known}")
+
+
+@pytest.mark.parametrize(
+    ("check", "pointer", "told"),
+    [
+        ('{"kind": "uncertanty_span"}', "/checks/0/kind", "'uncertanty_span' is not a choice here: did you mean "),
+        ('{"steps": 3}', "/checks/0/kind", "kind is required; there are uncertainty_span, "),
+        (
+            '{"kind": "uncertainty_span", "norm": "L_2"}',
+            "/checks/0/norm",
+            "'L_2' is not a choice here: did you mean 'l2'? Choices are linf, l2",
+        ),
+        (
+            '{"kind": "temperature_attack", "recipes": ["textfooler", "pwss"]}',
+            "/checks/0/recipes/1",
+            "'pwss' is not a choice here: did you mean 'pwws'? Choices are ",
+        ),
+    ],
+    ids=["family", "none", "parameter", "inner"],
+)
+def test_a_value_that_is_none_of_a_few_is_refused_with_the_nearest(check: str, pointer: str, told: str) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_json(SUBMISSION % check, AuditCreate)
+    found = {one.pointer: one.detail for one in refused.value.errors}
+    assert found[pointer].startswith(told)
+
+
+def test_parameters_of_a_query_are_refused_in_the_same_words(client: httpx.Client) -> None:
+    state = client.get("/v1/audits?state=suceeded").json()["errors"][0]["detail"]
+    assert state.startswith("'suceeded' is not a choice here: did you mean 'succeeded'? Choices are queued, ")
+    name = client.get("/v1/audits?verdct=passed").json()["errors"][0]["detail"]
+    assert name.startswith("This route has no parameter 'verdct': did you mean 'verdict'? There are ")
+    board = client.get("/v1/leaderboard?dataset=dat_x&check=uncertanty_span").json()["errors"][0]["detail"]
+    assert board.startswith("There is no family 'uncertanty_span': did you mean 'uncertainty_span'? There are ")
 
 
 @pytest.mark.parametrize(
