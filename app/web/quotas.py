@@ -26,6 +26,9 @@ KEPT_S = 2.0
 
 DAY = timedelta(days=1)
 
+_FEWER = "take fewer samples, steps or checks."
+_RAISE = "the operator can raise it."
+
 
 class QuotaError(ProblemError):
     """More than the project may use."""
@@ -83,8 +86,12 @@ class Quotas:
             left = min(burst, left + (now - at) * rate)
             self._tokens[project_id] = (left - 1 if left >= 1 else left, now)
         if left < 1:
-            detail = f"This project may ask {rate:g} times a second (requests_per_s) of each API process."
-            raise QuotaError(429, "requests_per_s", detail, rate, rate, retry_after_s=max(1, round((1 - left) / rate)))
+            wait_s = max(1, round((1 - left) / rate))
+            detail = (
+                f"This project may ask each API process {rate:g} times a second (requests_per_s): ask again in "
+                f"{wait_s:,} s."
+            )
+            raise QuotaError(429, "requests_per_s", detail, rate, rate, retry_after_s=wait_s)
 
     @contextmanager
     def upload(self, project_id: str) -> Iterator[None]:
@@ -97,9 +104,14 @@ class Quotas:
         most = None if quota is None else quota.open_uploads
         with self._lock:
             used = self._uploads[project_id]
+            if most == 0:
+                raise QuotaError(
+                    429, "open_uploads", f"This project may upload nothing (open_uploads is 0): {_RAISE}", 0, 0
+                )
             if most is not None and used >= most:
                 detail = (
-                    f"This project may have {most} uploads open at a time (open_uploads); {used} are: wait for one."
+                    f"This project may have {_counted(most, 'upload')} open at a time (open_uploads); {used:,} "
+                    f"{'is' if used == 1 else 'are'}: wait for one to end."
                 )
                 raise QuotaError(429, "open_uploads", detail, most, used, retry_after_s=5)
             self._uploads[project_id] += 1
@@ -145,28 +157,20 @@ def check_submission(session: Session, project_id: str, seconds: float | None) -
         unfinished = (AuditRow.project_id == project_id, AuditRow.state.not_in(TERMINAL))
         used = session.scalar(select(func.count()).select_from(AuditRow).where(*unfinished)) or 0
         if used >= quota.unfinished_audits:
-            most = quota.unfinished_audits
-            detail = f"This project may have {most} audits that are not finished (unfinished_audits); it has {used}."
-            raise QuotaError(429, "unfinished_audits", detail, most, used, retry_after_s=30)
+            raise _too_many_unfinished(quota.unfinished_audits, used)
     if seconds is None and (quota.audit_s is not None or quota.daily_s is not None):
         raise CostUnknownError(
             "What this audit would cost is not known before its model has been checked, and this project's costs are "
             "limited (audit_s, daily_s): submit it when the model is ready, Prefer: wait=30 waits for that."
         )
     if quota.audit_s is not None and seconds is not None and seconds > quota.audit_s:
-        detail = (
-            f"This audit may take {seconds:,.0f} s; one of this project may take {quota.audit_s:,.0f} s (audit_s): "
-            "take fewer samples, steps or checks."
-        )
+        asked, most = _apart(seconds, quota.audit_s)
+        detail = f"This audit may take {asked} s; one of this project may take {most} s (audit_s): {_FEWER}"
         raise QuotaError(413, "audit_s", detail, quota.audit_s, seconds)
     if quota.daily_s is not None and seconds is not None:
         spent = spent_daily_s(session, project_id)
         if spent + seconds > quota.daily_s:
-            detail = (
-                f"This audit may take {seconds:,.0f} s. Those submitted within 24 hours, deleted ones too, may take "
-                f"{spent:,.0f} s of this project's {quota.daily_s:,.0f} s a day (daily_s)."
-            )
-            raise QuotaError(429, "daily_s", detail, quota.daily_s, spent, retry_after_s=3600)
+            raise _day_is_spent(seconds, spent, quota.daily_s)
     _check_bytes(session, quota, 0)
 
 
@@ -184,14 +188,66 @@ def check_storage(session: Session, project_id: str, size_bytes: int) -> None:
 def _check_bytes(session: Session, quota: QuotaRow, added: int) -> None:
     if quota.stored_bytes is None:
         return
-    used = disk_use(session, quota.project_id).total
-    if used + added > quota.stored_bytes or used >= quota.stored_bytes:
+    used, most = disk_use(session, quota.project_id).total, quota.stored_bytes
+    if used + added <= most and used < most:
+        return
+    if most == 0:
+        detail = f"This project may store nothing (stored_bytes is 0): {_RAISE}"
+    elif added > most:
+        # Whatever is deleted, there would be no room.
+        detail = f"This has {added:,} bytes, and this project may store {most:,} in all (stored_bytes): {_RAISE}"
+    else:
+        this = f", and this has {added:,}" if added else ""
         detail = (
-            f"This project stores {used:,} of the {quota.stored_bytes:,} bytes it may store (stored_bytes)"
-            + (f", and this has {added:,}" if added else "")
-            + ": delete audits, models or datasets."
+            f"This project stores {_counted(used, 'byte')} and may store {most:,} (stored_bytes){this}: delete audits, "
+            "models or datasets."
         )
-        raise QuotaError(413, "stored_bytes", detail, quota.stored_bytes, used)
+    raise QuotaError(413, "stored_bytes", detail, most, used)
+
+
+def _too_many_unfinished(most: int, used: int) -> QuotaError:
+    if most == 0:
+        detail = f"This project may submit no audit (unfinished_audits is 0): {_RAISE}"
+        return QuotaError(429, "unfinished_audits", detail, most, used)
+    detail = (
+        f"This project may have {_counted(most, 'unfinished audit')} (unfinished_audits); it has {used:,}: wait "
+        "for one to end, or cancel one."
+    )
+    return QuotaError(429, "unfinished_audits", detail, most, used, retry_after_s=30)
+
+
+def _day_is_spent(seconds: float, spent: float, most: float) -> QuotaError:
+    if seconds > most:
+        asked, a_day = _apart(seconds, most)
+        detail = f"This audit may take {asked} s; all of a day together may take {a_day} s (daily_s): {_FEWER}"
+        return QuotaError(429, "daily_s", detail, most, spent)
+    asked, left = _apart(seconds, max(most - spent, 0.0))
+    detail = (
+        f"This audit may take {asked} s; of this project's {_seconds(most)} s a day (daily_s) {left} s are left, "
+        f"deleted audits counted: submit it when those of the last 24 hours are a day old, or {_FEWER}"
+    )
+    return QuotaError(429, "daily_s", detail, most, spent, retry_after_s=3600)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _seconds(seconds: float, digits: int = 0) -> str:
+    return f"{seconds:,.{digits}f}"
+
+
+def _apart(first: float, second: float) -> tuple[str, str]:
+    """Return two different numbers of seconds with as few digits as tell them apart.
+
+    >>> _apart(3600.4, 3600.0), _apart(90.2, 60.0), _apart(0.04, 0.02)
+    (('3,600.4', '3,600.0'), ('90', '60'), ('0.04', '0.02'))
+    """
+    for digits in range(6):
+        told = _seconds(first, digits), _seconds(second, digits)
+        if told[0] != told[1]:
+            break
+    return told
 
 
 def spent_daily_s(session: Session, project_id: str) -> float:

@@ -87,10 +87,13 @@ def is_used_up(problem: ProblemResponseError) -> bool:
     True
     >>> is_used_up(ProblemResponseError({"code": "quota-exceeded", "limit": {"name": "requests_per_s"}}))
     False
+    >>> is_used_up(ProblemResponseError({"code": "quota-exceeded", "limit": {"name": "open_uploads", "most": 0}}))
+    True
     """
-    limit = problem.problem.get("limit")
-    name = limit.get("name") if isinstance(limit, dict) else None
-    return problem.problem.get("code") == "quota-exceeded" and name not in RATE_LIMITS
+    told = problem.problem.get("limit")
+    limit = told if isinstance(told, dict) else {}
+    is_rate = limit.get("name") in RATE_LIMITS and limit.get("most") != 0
+    return problem.problem.get("code") == "quota-exceeded" and not is_rate
 
 
 def backoff_s(attempt: int) -> float:

@@ -241,7 +241,7 @@ def test_a_quota_that_is_used_up_ends_a_gate_with_what_the_service_says(
     monkeypatch.setattr(sync_session, "pause_before_retry", lambda *a, **named: asked(real(*a, **named)) or 0.0)
     ended = run("gate", "--model", stored.model, "--data", stored.dataset, "--policy", "policy.yaml", "--timeout", 20)
     assert ended.exit_code == 2, ended.output
-    assert "This project may have 1 audits that are not finished (unfinished_audits); it has 1." in ended.stderr
+    assert "This project may have 1 unfinished audit (unfinished_audits); it has 1: wait for one to end" in ended.stderr
     assert pauses == []
 
 

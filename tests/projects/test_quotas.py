@@ -72,6 +72,46 @@ def test_stored_bytes_are_limited_and_a_file_counts_once(client: httpx.Client) -
     assert upload(client, "datasets", dataset_manifest(), npz()).status_code == 201
 
 
+def test_a_refusal_advises_what_would_help(client: httpx.Client, services: Services) -> None:
+    """Nothing that is used can be deleted, nor waited for, where the limit itself is too low."""
+
+    def told(answer: httpx.Response, status: int, name: str) -> str:
+        assert_refused(answer, status, name)
+        return str(answer.json()["detail"])
+
+    def model() -> httpx.Response:
+        return upload(client, "models", model_manifest(), weights())
+
+    limit(client, stored_bytes=0)
+    raised = "the operator can raise it."
+    nothing = f"This project may store nothing (stored_bytes is 0): {raised}"
+    assert told(model(), 413, "stored_bytes") == nothing
+    limit(client, stored_bytes=100)
+    assert told(model(), 413, "stored_bytes").endswith(f"may store 100 in all (stored_bytes): {raised}")
+    limit(client, stored_bytes=None, open_uploads=0)
+    assert told(refused := model(), 429, "open_uploads").endswith(f"upload nothing (open_uploads is 0): {raised}")
+    assert "retry-after" not in refused.headers
+    limit(client, open_uploads=None)
+    pair = upload_both(client)
+    make_ready(services)
+    limit(client, stored_bytes=len(weights()) + len(npz()) + 10)
+    refused = upload(client, "datasets", dataset_manifest(version="2"), npz(2))
+    assert told(refused, 413, "stored_bytes").endswith(": delete audits, models or datasets.")
+    fewer = "take fewer samples, steps or checks."
+    free = dict.fromkeys(("stored_bytes", "unfinished_audits", "daily_s", "audit_s"))
+    for quota, most, advice in (
+        ("stored_bytes", 0, nothing),
+        ("unfinished_audits", 0, f"submit no audit (unfinished_audits is 0): {raised}"),
+        ("daily_s", 1e-6, f" s (daily_s): {fewer}"),
+        ("audit_s", 1e-6, f" s (audit_s): {fewer}"),
+    ):
+        limit(client, **{**free, quota: most})
+        refused = client.post("/v1/audits", json=submission(*pair))
+        assert told(refused, refused.status_code, quota).endswith(advice), quota
+        # No time that passes gives room.
+        assert "retry-after" not in refused.headers, quota
+
+
 def test_requests_and_uploads_are_limited_by_project(keyed: TestClient) -> None:
     run, other = key_for(keyed, "run"), key_for(keyed, "run", "other")
     services: Services = keyed.app.state.services  # type: ignore[attr-defined]
