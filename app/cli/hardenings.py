@@ -194,8 +194,7 @@ def print_hardening(made: HardeningRead) -> None:
         if made.state in (RunState.FAILED, RunState.CANCELLED):
             echo_line(f"The hardening {made.state}: the versions were not compared, and nothing was promoted.")
         return
-    rows = [*([made.result.accuracy] if made.result.accuracy else []), *made.result.differences]
-    for one in rows:
+    for one in made.result.shown:
         before, after, change = (format_value(each) for each in (one.before, one.after, one.change))
         better = "" if one.better is None else f" ({one.better} is better)"
         ends = format_interval(one.change)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from app.leaderboards.tables import cell, line
 from app.reports.markdown import code, prose
 from seatrial.contracts.comparisons import ComparisonRead, GroupNumber
+from seatrial.contracts.registry import each_once
 from seatrial.reporting.numbers import format_aligned
 
 MOST_COLUMNS = 8
@@ -39,7 +40,8 @@ def _markdown(comparison: ComparisonRead) -> Iterator[str]:
     if not comparison.metrics:
         yield "These audits have no number in common that can be compared."
         return
-    shown = comparison.metrics[:MOST_COLUMNS]
+    names = each_once(comparison.metrics)
+    shown = names[:MOST_COLUMNS]
     titles = ["group", "runs", *map(code, shown), "doubts"]
     yield line([title.replace("|", "\\|") for title in titles])
     yield line(["---"] * len(titles))
@@ -52,9 +54,9 @@ def _markdown(comparison: ComparisonRead) -> Iterator[str]:
         f"Mean ± standard deviation over training runs (n - 1), {comparison.samples:,} examples each, seed "
         f"{comparison.seed}."
     )
-    if len(comparison.metrics) > len(shown):
+    if len(names) > len(shown):
         yield ""
-        yield f"{len(comparison.metrics) - len(shown)} further numbers are in the CSV."
+        yield f"{len(names) - len(shown)} further numbers are in the CSV."
 
 
 def in_words(number: GroupNumber) -> str:

@@ -14,6 +14,7 @@ from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import better_of
+from seatrial.contracts.registry import each_once
 from seatrial.families.shared.settling import settled_document
 from seatrial.judging.comparability import differences, in_words
 from seatrial.judging.measured import Measured, MeasuredCheck
@@ -71,14 +72,14 @@ def side_by_side(services: Services, project_id: str, first: AuditRead, second: 
     paired = pair(services, now, then) if then is not None and now is not None else None
     ours, theirs = _published(after), _published(before)
     tables: dict[str, list[Compared]] = {}
-    for metric, (estimate, check) in ours.items():
-        if metric in theirs:
-            found = _compared(metric, estimate, check, after, before, paired, theirs[metric])
-            tables.setdefault(check.kind, []).append(found)
+    for metric in each_once(metric for metric in ours if metric in theirs):
+        estimate, check = ours[metric]
+        found = _compared(metric, estimate, check, after, before, paired, theirs[metric])
+        tables.setdefault(check.kind, []).append(found)
     return SideBySide(
         tables=tables,
-        only_first=[metric for metric in theirs if metric not in ours],
-        only_second=[metric for metric in ours if metric not in theirs],
+        only_first=each_once(metric for metric in theirs if metric not in ours),
+        only_second=each_once(metric for metric in ours if metric not in theirs),
         unlike=_unlike(first, second),
     )
 

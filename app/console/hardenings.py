@@ -103,7 +103,7 @@ def show_hardening(
         has_flags = shown.read.result is not None and shown.read.audit_after is not None
         flags = flags_of(session, str(shown.read.audit_after)) if has_flags else []
     result = shown.read.result
-    rows = [] if result is None else [*([result.accuracy] if result.accuracy else []), *result.differences]
+    rows = [] if result is None else result.shown
     return page(
         request,
         "hardening.html",

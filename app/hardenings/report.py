@@ -48,7 +48,7 @@ class HardeningReport:
     @property
     def differences(self) -> list[PairedDifference]:
         """Clean accuracy, then every number both audits have."""
-        return [*([self.result.accuracy] if self.result.accuracy is not None else []), *self.result.differences]
+        return self.result.shown
 
     @property
     def audited(self) -> str:

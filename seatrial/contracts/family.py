@@ -159,6 +159,7 @@ class Metric:
     Attributes:
         name: Name without qualifiers.
         qualifiers: Their keys, in the order they are written.
+        same_as: The number it is another name of, with its qualifiers: lists of many numbers have one of both.
         unit: Unit of the value; "1" for a share.
         better: Which way is good for the model.
         description: One sentence, with the source.
@@ -184,6 +185,7 @@ class Metric:
     better: Better
     description: str
     qualifiers: tuple[str, ...] = ()
+    same_as: str = ""
     claim: str = ""
     range: Limits = SHARE
     limits: Callable[[Measurement], Limits] | None = None

@@ -12,6 +12,7 @@ from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.names import VERSION_SIGNS
 from seatrial.contracts.policies import NAME, Judgement, Outcome, PolicyReference, Verdict
 from seatrial.contracts.problems import StoredProblem
+from seatrial.contracts.registry import each_once
 from seatrial.contracts.states import RunState
 
 HardeningEventKind = Literal["hardening", "progress", "verdict"]
@@ -163,6 +164,13 @@ class HardeningResult(Read):
     is_promotable: bool = Field(description="Whether the verdict is `passed` and clean accuracy holds.")
     promoted: str | None = Field(description="Id of the baseline it became; null where it became none.")
     summary: str = Field(description="The same as a sentence.")
+
+    @property
+    def shown(self) -> list[PairedDifference]:
+        """Clean accuracy, then every number both audits have, each under one name."""
+        names = each_once(one.metric for one in self.differences)
+        first = [] if self.accuracy is None else [self.accuracy]
+        return [*first, *(one for one in self.differences if one.metric in names)]
 
 
 class HardeningSummary(Read):

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from seatrial.contracts.estimates import Flag
+from seatrial.contracts.estimates import Flag, split_name
 from seatrial.contracts.family import FamilyParams, FamilySpec, FlagSpec, Metric
 from seatrial.contracts.flags import SHARED
 
@@ -90,6 +90,19 @@ def metrics_of(kind: str) -> tuple[Metric, ...]:
     """Return what a family publishes; nothing for one that is not there."""
     spec = find_family(kind)
     return () if spec is None else spec.metrics
+
+
+def each_once(metrics: Iterable[str]) -> list[str]:
+    """Return full names of numbers without those that are another name of one among them."""
+    names = list(dict.fromkeys(metrics))
+    return [name for name in names if _same_as(name) not in names]
+
+
+def _same_as(metric: str) -> str | None:
+    kind, _, name = metric.partition(".")
+    spec = find_family(kind)
+    found = None if spec is None else spec.find_metric(*split_name(name))
+    return f"{kind}.{found.same_as}" if found is not None and found.same_as else None
 
 
 def flags_of(kind: str) -> Mapping[str, FlagSpec]:

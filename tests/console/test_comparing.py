@@ -50,6 +50,17 @@ def pair(console: Console) -> tuple[str, str]:
     return first, console.finished(model={"version": "4"}, dataset_of=first, over=0.1, under=1.2)
 
 
+def test_a_number_of_two_names_is_shown_once(console: Console, pair: tuple[str, str]) -> None:
+    for audit in pair:
+        change_estimates(console, audit, nud=estimates_of(console, audit)["nud[arm=under]"])
+    found = compared(console, *pair)
+    assert "uncertainty_span.nud[arm=under]" in found
+    assert "uncertainty_span.nud" not in found
+    # By its other name alone it is shown by that.
+    change_estimates(console, pair[0], **{"nud[arm=under]": None})
+    assert "uncertainty_span.nud" in compared(console, *pair)
+
+
 def test_a_difference_is_the_second_less_the_first_whichever_way_is_better(
     console: Console, pair: tuple[str, str]
 ) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from app.cli.doctor import brought_families
 from seatrial.contracts import registry
+from seatrial.contracts.estimates import split_name
 from seatrial.contracts.family import FamilySpec, Formula, load
-from seatrial.contracts.registry import GROUP, families, family
+from seatrial.contracts.registry import GROUP, each_once, families, family
 from seatrial.families.narratives import narrative_of
 from seatrial.families.uncertainty_span.spec import SPEC as SPAN
 
@@ -82,6 +83,15 @@ def test_what_a_spec_names_by_a_string_is_there(spec: FamilySpec) -> None:
 
 
 VALUES = ("clean", "over", "as_served", "transfer", "optimized", "visual", "combined", "natural_typo")
+
+
+@pytest.mark.parametrize("spec", families().values(), ids=families())
+def test_what_is_another_name_of_a_number_is_left_out_where_that_is_there(spec: FamilySpec) -> None:
+    for metric in spec.metrics:
+        if metric.same_as:
+            both = [f"{spec.kind}.{metric.name}", f"{spec.kind}.{metric.same_as}"]
+            assert spec.find_metric(*split_name(metric.same_as)) is not None
+            assert (each_once(both), each_once(both[:1])) == (both[1:], both[:1])
 
 
 @pytest.mark.parametrize("spec", families().values(), ids=families())

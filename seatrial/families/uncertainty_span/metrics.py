@@ -182,6 +182,7 @@ METRICS = (
     ),
     Metric(
         name="nud",
+        same_as="nud[arm=under]",
         unit="1",
         better="lower",
         description="Mean |H_under - H_clean| / (log C - H_clean).",
