@@ -110,6 +110,7 @@ def render_audit(
         "estimated_s": audit.estimated_s,
         **_ends("estimated", [_range_estimated(check) for check in parts.checks]),
         "error": audit.error,
+        "notes": [],
     }
 
 

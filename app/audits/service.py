@@ -32,10 +32,11 @@ def submit(services: Services, project_id: str, request: AuditCreate, key: str |
     """
 
     def work(session: Session) -> Answer:
-        audit_id = add_audit(session, project_id, plan(session, project_id, request, services.settings))
+        planned = plan(session, project_id, request, services.settings)
+        audit_id = add_audit(session, project_id, planned)
         preregister(session, services.of(KeyFolder), audit_id)
         headers = {"Location": f"/v1/audits/{audit_id}", "Retry-After": str(RETRY_AFTER_S)}
-        return Answer(202, headers, read_audit(session, project_id, audit_id))
+        return Answer(202, headers, {**read_audit(session, project_id, audit_id), "notes": planned.notes})
 
     asked = fingerprint("POST", "/v1/audits", request)
     answer, is_replay = once(services.database, project_id, key, asked, work)

@@ -24,7 +24,7 @@ from app.audits.compatibility import (
 from app.audits.timing import range_of, spreads
 from app.datasets import repository as datasets
 from app.models import repository as models
-from app.policies.baselines import check_baseline
+from app.policies.baselines import check_baseline, not_promoted
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission
@@ -75,6 +75,7 @@ class Plan:
         asked: What the records of each check follow from; see :mod:`seatrial.store.reuse`.
         reused: The check whose records each may take over; None where it is to be measured.
         spreads: Between which multiples of its estimate a check of each family should end.
+        notes: What to know before it is queued.
     """
 
     request: AuditCreate
@@ -88,6 +89,7 @@ class Plan:
     asked: list[str | None]
     reused: list[Reused | None]
     spreads: dict[str, Spread]
+    notes: list[str]
 
     @property
     def examples(self) -> int:
@@ -155,7 +157,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         found = [offered(session, project_id, one, codes=codes) for one in asked]
         reused = [one[0] if one else None for one in found]
     of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
-    return Plan(request, drawn, model, dataset, further, costs, policy, least, asked, reused, of_kinds)
+    notes = not_promoted(session, project_id, request.baseline, model.name)
+    return Plan(request, drawn, model, dataset, further, costs, policy, least, asked, reused, of_kinds, notes)
 
 
 def _asked(
@@ -254,6 +257,7 @@ def estimate(planned: Plan) -> AuditEstimate:
             for check, cost, reused in zip(planned.request.checks, costs, planned.reused, strict=True)
         ],
         query_budget=query_budget(planned.model),
+        notes=planned.notes,
     )
 
 

@@ -77,7 +77,10 @@ def submit(client: Client, /, **options: Any) -> None:
 
     Without checks it is what `seatrial gate` runs by default.
     """
-    echo_line(client.submit(**_with_checks(client, described(options))).id)
+    submitted = client.submit(**_with_checks(client, described(options)))
+    for note in submitted.notes:
+        echo_line(note, err=True)
+    echo_line(submitted.id)
 
 
 @audit.command(epilog=exit_table())
@@ -94,7 +97,10 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
     with ending_as_documented():
         with within(timeout):
             spec = _with_checks(client, described(options))
-            audit_id = client.submit(**spec).id
+            submitted = client.submit(**spec)
+        audit_id = submitted.id
+        for note in submitted.notes:
+            echo_line(note, err=True)
         echo_line(audit_id, err=True)
         is_judged = spec.get("policy") is not None
         try:

@@ -16,6 +16,7 @@ from app.cli.progress import progress_display, say, say_all
 from app.cli.showing import echo_line
 from app.cli.uploads import Prepared, pointing_to_manifest
 from app.cli.verdicts import PROMOTE, print_estimate, print_judgement
+from app.policies.baselines import no_baseline
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
@@ -219,10 +220,9 @@ def _look_up_baseline(ask: Ask, client: Client, prepared: Prepared | None) -> No
     model = client.model(ask.model).name if prepared is None else str(prepared.manifest["name"])
     there = sorted({one.name for one in client.baselines(model=model)})
     if name not in there:
-        known = f"those it has: {', '.join(there)}" if there else "it has none"
         raise BadRequestError(
-            f"--baseline: model {model} has no baseline {name!r} ({known}). Promote one, `seatrial baselines promote "
-            "AUDIT`, or make the first audit that passes it: --promote-if-passed"
+            f"--baseline: {no_baseline(model, name, there)}. Promote one, `seatrial baselines promote AUDIT`, or make "
+            "the first audit that passes it: --promote-if-passed"
         )
 
 

@@ -75,6 +75,8 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
     echo_line(f"At most: {', '.join(costs)}. Time on one worker, by estimate: {time}", err=err)
     for kind, audit in ((one["kind"], one["reused"]["audit"]) for one in estimate.checks if one.get("reused")):
         echo_line(f"{kind} is taken from audit {audit}, and not measured again", err=err)
+    for note in estimate.notes:
+        echo_line(note, err=err)
     if over := estimate.over_budget:
         echo_line(
             f"{' and '.join(over)} may ask the model more than its query_budget of {estimate.query_budget:,}: texts "

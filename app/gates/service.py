@@ -17,7 +17,7 @@ from app.audits.reading import not_found
 from app.gates import repository
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
-from app.policies.baselines import UnfitBaselineError, find_baseline
+from app.policies.baselines import UnfitBaselineError, find_baseline, no_baseline
 from app.policies.service import Chosen, choose_policy, find_policy, kept, parsed
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.services import Services
@@ -90,10 +90,12 @@ def judge_audit(
         policy = parsed(chosen)
         baseline = find_baseline(session, audit, request.baseline, policy.baseline)
         if baseline is None and request.baseline is not None:
+            there = policies.baseline_names(session, project_id, audit.model_name)
+            told = no_baseline(audit.model_name, request.baseline, there)
+            if request.baseline in there:
+                told = f"Model {audit.model_name} has no baseline {request.baseline!r} other than this"
             raise UnfitBaselineError(
-                f"Model {audit.model_name} has no baseline {request.baseline!r} other than this: promote one with "
-                "POST /v1/baselines, or give the id of an audit.",
-                pointer="/baseline",
+                f"{told}. Promote one with POST /v1/baselines, or give the id of an audit.", pointer="/baseline"
             )
         case = _case(session, audit, chosen, policy, baseline)
     judgement = _judge(services, case)

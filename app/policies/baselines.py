@@ -1,6 +1,7 @@
 """Baselines: audits others are compared with, by id or by the name they were promoted under."""
 
 import re
+from collections.abc import Iterable
 
 from sqlalchemy.orm import Session
 
@@ -8,6 +9,7 @@ from app.policies import repository
 from app.policies.service import check_name
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.policies import NAME, BaselineCreate, BaselineRead
 from seatrial.contracts.states import RunState
 from seatrial.store.activity import Author, record_activity
@@ -43,6 +45,31 @@ def check_baseline(session: Session, project_id: str, named: str, task: str, *, 
             f"baseline is the id of an audit or the name of a baseline (a to z, 0 to 9, - and _), got {named!r}",
             pointer=pointer,
         )
+
+
+def no_baseline(model: str, named: str, there: Iterable[str]) -> str:
+    """Return the beginning of what a name is told that no baseline of a model has.
+
+    >>> no_baseline("digits", "champoin", ["champion"])
+    "Model digits has no baseline 'champoin': did you mean 'champion'? It has champion"
+    """
+    return f"Model {model} has no baseline {named!r}{instead(named, there, 'it has')}"
+
+
+def not_promoted(session: Session, project_id: str, named: str | None, model: str) -> list[str]:
+    """Return, in a sentence, that a name is none of a model's yet; nothing where it is, or where an audit is named.
+
+    It is no mistake: the first audit that passes may become it.
+    """
+    if named is None or is_audit_id(named):
+        return []
+    there = repository.baseline_names(session, project_id, model)
+    if named in there:
+        return []
+    return [
+        f"{no_baseline(model, named, there)}. What is compared with it is skipped unless one is promoted under that "
+        "name before the audit ends."
+    ]
 
 
 def find_baseline(session: Session, audit: AnyRow, named: str | None, default: str) -> AnyRow | None:

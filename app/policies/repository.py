@@ -105,6 +105,12 @@ def find_baseline(session: Session, project_id: str, model_name: str, name: str,
     return session.execute(_FIND_BASELINE, asked).one_or_none()
 
 
+def baseline_names(session: Session, project_id: str, model_name: str) -> Sequence[str]:
+    """Return the names of a model's baselines, in their order."""
+    query = select(BaselineRow.name).where(BaselineRow.project_id == project_id, BaselineRow.model_name == model_name)
+    return session.scalars(query.distinct().order_by(BaselineRow.name)).all()
+
+
 def list_baselines(
     session: Session, project_id: str, *, model: str | None, name: str | None, before: str | None, limit: int
 ) -> Sequence[AnyRow]:

@@ -39,7 +39,8 @@ class AuditCreate(Request):
     baseline: str | None = Field(
         default=None,
         max_length=100,
-        description="Audit, or name of a baseline of the model, to compare it with then; by default the policy's.",
+        description="Audit, or name of a baseline of the model, to compare it with then; by default the policy's. A "
+        "name need not be there yet: it may be promoted before the audit ends. `notes` of the answer says so.",
     )
     stop: Literal["decided"] | None = Field(
         default=None,
@@ -214,6 +215,10 @@ class AuditRead(AuditSummary):
     )
     estimated_high_s: float | None = Field(default=None, description="See `estimated_low_s`.")
     error: StoredProblem | None = Field(default=None, description="Why it could not start.")
+    notes: list[str] = Field(
+        default_factory=list,
+        description="Of the answer to its submission: what to know, as that its `baseline` is not there yet.",
+    )
 
 
 class AuditEstimate(Read):
@@ -248,6 +253,10 @@ class AuditEstimate(Read):
         default=None,
         description="Most that each check may ask a model behind a URL for, as its manifest says; what goes beyond is "
         "errored. Null: no limit.",
+    )
+    notes: list[str] = Field(
+        default_factory=list,
+        description="What to know before it is submitted, as that its `baseline` is not there yet.",
     )
 
     @property

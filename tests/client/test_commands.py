@@ -214,19 +214,23 @@ def test_a_gate_that_names_a_baseline_is_compared_with_it(run: Run, server: Serv
     for model in ("model", stored.AuditRow.model_id):
         refused = run(*gate[:2], model, *gate[3:8], "last-god")
         assert refused.exit_code == 2, refused.output
-        assert f"model {stored.name} has no baseline 'last-god' (those it has: last-good)." in refused.stderr
+        assert (
+            f"Model {stored.name} has no baseline 'last-god': did you mean 'last-good'? It has last-good."
+            in refused.stderr
+        )
 
 
 def test_a_baseline_that_is_not_there_is_refused_unless_this_run_is_to_make_it(run: Run, client: Client) -> None:
     gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "policy.yaml", "--timeout", 0)
     refused = run(*gate, "--baseline", "champion")
     assert refused.exit_code == 2, refused.output
-    assert "has no baseline 'champion' (it has none). Promote one, " in refused.stderr
+    assert "has no baseline 'champion'; there are none. Promote one, " in refused.stderr
     # Nothing was sent for it.
     assert list(client.models()) == []
     for options in (("--baseline", "champion", "--promote-if-passed"), ()):
         told = run(*gate, *options, "--estimate-only")
         assert told.exit_code == 0, told.output
+        assert ("has no baseline 'champion'; there are none. What is compared" in told.stdout) == bool(options)
 
 
 def test_a_quota_that_is_used_up_ends_a_gate_with_what_the_service_says(

@@ -117,6 +117,24 @@ def test_an_audit_goes_before_a_name_and_a_name_before_the_policy_s(client: http
     assert answer.json()["baseline"] == bad
 
 
+def test_a_name_that_is_no_baseline_yet_is_told_when_an_audit_is_submitted(client: httpx.Client) -> None:
+    pair = upload_both(client)
+    audit = ended(client, pair)
+    promote(client, audit, name="champion")
+    for named, told in (
+        ("champoin", ["Model parity has no baseline 'champoin': did you mean 'champion'? It has champion. What is"]),
+        ("champion", []),
+        (None, []),
+    ):
+        body = submission(*pair, policy=WORSE_BY) | ({"baseline": named} if named else {})
+        answers = [client.post(f"/v1/audits{path}", json=body) for path in ("/estimate", "")]
+        assert [answer.status_code for answer in answers] == [200, 202]
+        for answer in answers:
+            assert [note[: len(told[0])] for note in answer.json()["notes"]] == told, named
+    refused = client.post(f"/v1/audits/{audit}/judge", json={"policy": WORSE_BY, "baseline": "champoin"})
+    assert "did you mean 'champion'?" in assert_problem(refused, 422, "unfit-baseline").detail
+
+
 def test_an_audit_is_no_baseline_of_itself(client: httpx.Client) -> None:
     files = upload_both(client)
     before, after = ended(client, files, GOOD), ended(client, files, BAD)
