@@ -10,7 +10,7 @@ from app.gates import repository as gates
 from app.gates.stored import read_measured
 from app.hardenings.service import read_hardening
 from app.reports.html import render_hardening
-from app.reports.markdown import code, prose
+from app.reports.markdown import code, prose, sentence
 from app.web.problems import ConflictError
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.hardenings import HardeningRead, HardeningReportRead, HardeningResult, PairedDifference
@@ -123,10 +123,10 @@ def render_markdown(report: HardeningReport) -> str:
 def _parts(report: HardeningReport) -> Iterator[str]:
     read, result = report.read, report.result
     yield f"# {prose(report.title)}"
-    yield f"**{prose(result.summary)}**"
+    yield f"**{sentence(result.summary)}**"
     for which, title in (("after", "the new version"), ("before", "the model as it was")):
         if report.flags[which]:
-            told = [f"- {flag.severity}: {code(flag.code)} {prose(flag.message)}" for flag in report.flags[which]]
+            told = [f"- {flag.severity}: {code(flag.code)} {sentence(flag.message)}" for flag in report.flags[which]]
             yield f"Doubts about the numbers of {title}:\n\n" + "\n".join(told)
     head = "| number | before | after | after minus before | how |\n| --- | --- | --- | --- | --- |"
     yield "\n".join([head, *(_row(one) for one in report.differences)])
@@ -137,7 +137,7 @@ def _parts(report: HardeningReport) -> Iterator[str]:
         "intervals."
     )
     if result.not_compared:
-        told = [f"- {code(metric)}: {prose(why)}" for metric, why in result.not_compared.items()]
+        told = [f"- {code(metric)}: {sentence(why)}" for metric, why in result.not_compared.items()]
         yield "Not compared:\n\n" + "\n".join(told)
 
 

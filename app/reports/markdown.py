@@ -34,6 +34,7 @@ _MARKS = {"passed": "✅", "failed": "❌", "inconclusive": "❔", "errored": "�
 # What makes markup anywhere, or a link of an address (GFM 6.9); and what makes a list or a heading of a line.
 _ANYWHERE = re.compile(r"([\\`*_\[\]<>|~&#@!$]|:(?=\S)|(?<=www)\.)", re.IGNORECASE)
 _AT_THE_BEGINNING = re.compile(r"^(\d*)([-+=.)])")
+_CODE = re.compile(r"`([^`]+)`")
 _SPACE = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")
 
 
@@ -64,8 +65,33 @@ def prose(text: str, *, most: int = MAX_MESSAGE) -> str:
     shown = _SPACE.sub(" ", text).strip()
     if len(shown) > most:
         shown = shown[:most] + " ..."
-    escaped = _AT_THE_BEGINNING.sub(r"\1\\\2", _ANYWHERE.sub(r"\\\1", shown))
-    return re.sub(r"([@#])", "\\1\u200b", escaped)
+    return _AT_THE_BEGINNING.sub(r"\1\\\2", _escaped(shown))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([@#])", "\\1\u200b", _ANYWHERE.sub(r"\\\1", text))
+
+
+def sentence(text: str) -> str:
+    r"""Return a sentence of Seatrial's own as Markdown, which names commands and fields in backquotes: those are code.
+
+    What else it holds may be of others. Code means nothing to anybody but the reader, and the rest is escaped as
+    :func:`prose` does; where backquotes are not in pairs, all of it.
+
+    >>> sentence("`seatrial judge` it, <b>!"), sentence("a ` b")
+    ('`seatrial judge` it, \\<b\\>\\!', 'a \\` b')
+    """
+    pieces = _CODE.split(_SPACE.sub(" ", text).strip())
+    around, inside = pieces[::2], pieces[1::2]
+    # A dollar beside code makes a formula in GitHub's dialect.
+    is_plain = (
+        len(text) > MAX_MESSAGE or any("`" in one or "$" in one for one in around) or not all(map(str.strip, inside))
+    )
+    if is_plain:
+        return prose(text)
+    told = [prose(one) if at == 0 else _escaped(one) for at, one in enumerate(around)]
+    lead = " " if around[0].endswith(" ") and told[0] else ""
+    return told[0] + lead + "".join(code(named) + after for named, after in zip(inside, told[1:], strict=True))
 
 
 def code(text: str) -> str:
@@ -89,10 +115,10 @@ def _head(report: ReportRead) -> Iterator[str]:
     judgement = report.judgement
     if judgement is None:
         yield "## Seatrial: no verdict"
-        yield prose(report.answer.headline)
+        yield sentence(report.answer.headline)
     else:
         yield f"## Seatrial: {_MARKS[judgement.verdict]} {judgement.verdict}"
-        yield f"**{prose(judgement.headline)}**"
+        yield f"**{sentence(judgement.headline)}**"
         beside = [judgement.policy.description, *attacks_in(report)]
         if any(beside):
             yield "\n".join(prose(line) for line in beside if line)
@@ -103,10 +129,10 @@ def _head(report: ReportRead) -> Iterator[str]:
     if not report.is_final:
         yield f"The audit is {report.state}: this is what is known so far."
     if report.error is not None:
-        yield f"**{prose(report.error.title)}**: {prose(report.error.detail)}"
+        yield f"**{prose(report.error.title)}**: {sentence(report.error.detail)}"
     for check in report.checks:
         if check.error is not None:
-            yield f"{code(check.kind)} {check.state}: **{prose(check.error.title)}** {prose(check.error.detail)}"
+            yield f"{code(check.kind)} {check.state}: **{prose(check.error.title)}** {sentence(check.error.detail)}"
     if judgement is not None:
         # What holds is left out first.
         rules, others = applied(judgement), not_measured(judgement)
@@ -116,10 +142,10 @@ def _head(report: ReportRead) -> Iterator[str]:
         if len(shown) < len(rules):
             yield f"{len(rules) - len(shown)} more rules are in the report."
         if others:
-            yield prose(not_measured_in_words(others))
+            yield sentence(not_measured_in_words(others))
         reasons = [
             f"- {code(outcome.metric) if outcome.label == outcome.metric else prose(outcome.label)}: "
-            f"{prose(outcome.reason)}"
+            f"{sentence(outcome.reason)}"
             for outcome in shown
             if outcome.outcome != "passed"
         ]
@@ -150,7 +176,7 @@ def _rules(outcomes: Iterable[RuleOutcome]) -> str:
 
 def _flags(checks: Iterable[ReportCheck]) -> Iterator[str]:
     flags = [
-        f"- {flag.severity}, {code(check.kind)} {code(flag.code)}: {prose(flag.message)}"
+        f"- {flag.severity}, {code(check.kind)} {code(flag.code)}: {sentence(flag.message)}"
         for check in checks
         for flag in check.flags
     ]
@@ -163,14 +189,14 @@ def _reused(checks: Iterable[ReportCheck]) -> Iterator[str]:
     """Yield for each check that was not measured whose records it shows."""
     for check in checks:
         if check.reused is not None:
-            yield f"{code(check.kind)}: {prose(reused_in_words(check.reused))}"
+            yield f"{code(check.kind)}: {sentence(reused_in_words(check.reused))}"
 
 
 def _looks(checks: Iterable[ReportCheck]) -> Iterator[str]:
     """Yield for each check that stops when it is decided at how many examples it did."""
     for check in checks:
         if check.looks is not None:
-            yield f"{code(check.kind)}: {prose(looks_in_words(check.looks))}"
+            yield f"{code(check.kind)}: {sentence(looks_in_words(check.looks))}"
 
 
 def _controls(report: ReportRead) -> Iterator[str]:
@@ -196,9 +222,9 @@ def _signature(report: ReportRead) -> Iterator[str]:
     when = f"{signature.signed_at:%Y-%m-%d %H:%M} UTC"
     yield f"Signed {code(signature.result)} by the key {code(signature.key_id)} at {when}, {code(signature.digest)}."
     yield "<details><summary>What the signature covers, and what it does not</summary>"
-    yield "\n".join(f"- {prose(sentence)}" for sentence in signature.covers)
+    yield "\n".join(f"- {sentence(told)}" for told in signature.covers)
     yield "Not covered:"
-    yield "\n".join(f"- {prose(sentence)}" for sentence in signature.leaves_out)
+    yield "\n".join(f"- {sentence(told)}" for told in signature.leaves_out)
     yield "</details>"
 
 

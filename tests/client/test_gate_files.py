@@ -317,7 +317,7 @@ def test_an_audit_that_ended_without_its_verdict_could_not_be_run_and_does_not_g
     def wait(self: Client, audit_id: str, **how: Any) -> NoReturn:
         raise NotJudgedError(f"audit {audit_id} is succeeded and not judged after 60 s")
 
-    monkeypatch.setattr(Client, "submit", lambda self, **spec: SimpleNamespace(id="aud_1"))
+    monkeypatch.setattr(Client, "submit", lambda self, **spec: SimpleNamespace(id="aud_1", notes=[]))
     monkeypatch.setattr(Client, "wait", wait)
     done = CliRunner().invoke(main, ["audit", "run", "--policy", "standard"])
     assert done.exit_code == Exit.COULD_NOT_RUN

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from app.reports.markdown import MAX_CHARACTERS, code, prose, render_markdown
+from app.reports.markdown import MAX_CHARACTERS, code, prose, render_markdown, sentence
 from seatrial.reporting.outcomes import Judged, applied, not_measured
 from tests.reports import fabricated
 from tests.reports.conftest import OneAudit
@@ -98,6 +98,25 @@ def test_nothing_hostile_becomes_an_element(one_audit: OneAudit, attack: str) ->
 @example("a_b*c* _d_ ~~e~~ <f> &amp; 1. 2) + - #")
 def test_prose_shows_exactly_its_words(text: str) -> None:
     assert text_of(HTML.render(f"x{prose(text)}x")) == f"x{text}x"
+
+
+@given(st.text(alphabet="`ab |\\<>[]()@#1$_*&!\n", min_size=1, max_size=40))
+@example("`a` @root `b` #1")
+@example("$`a`$")
+@example("`[a](http://evil.example)` [b](http://evil.example)")
+def test_a_sentence_shows_its_words_and_its_backquotes_make_code_alone(text: str) -> None:
+    page = HTML.render(f"x {sentence(text)} x")
+    assert set(elements_of(page).tags) <= {"p", "code"}
+    said, meant = (re.sub(r"[`\s]", "", one) for one in (text_of(page), f"x {text} x"))
+    assert said == meant
+    assert not re.search(r"@\w|#\d|https?:|www\.", re.sub(r"(?<!\\)`[^`]*`", "", sentence(text)))
+
+
+def test_what_seatrial_tells_to_run_is_code_and_a_name_is_not(one_audit: OneAudit) -> None:
+    told = outcome("failed", label="`The` span", reason="Promote one: `seatrial baselines promote aud_1`.")
+    page = shown(one_audit, made("failed", told))
+    assert "Promote one: <code>seatrial baselines promote aud_1</code>." in page
+    assert "`The` span" in page
 
 
 @given(st.text(alphabet="`ab |\\<>[]@", min_size=1, max_size=30))
