@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, bindparam, func, select
+from sqlalchemy import BindParameter, Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
 from seatrial.contracts.registry import find_family
 from seatrial.contracts.states import PREFLIGHT, TERMINAL, RunState
 from seatrial.store.database import AnyRow
-from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, EventRow, ShardRow, StageRow
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, EventRow, ModelRow, ShardRow, StageRow
 
 _SUMMARY = (
     AuditRow.id,
@@ -27,6 +27,10 @@ _SUMMARY = (
     AuditRow.created_at,
     AuditRow.started_at,
     AuditRow.finished_at,
+    ModelRow.name.label("model_name"),
+    ModelRow.version.label("model_version"),
+    DatasetRow.name.label("dataset_name"),
+    DatasetRow.version.label("dataset_version"),
 )
 _AUDIT = (*_SUMMARY, AuditRow.spec_digest, AuditRow.estimated_s, AuditRow.error)
 _CHECK = (
@@ -94,11 +98,17 @@ class AuditParts:
     """Of the dataset, where the audit stops when it is decided: where looks are follows from it."""
 
 
+def _with_names(query: Select[Any]) -> Select[Any]:
+    """Return a query of audits that finds the names of their models and datasets."""
+    query = query.join_from(AuditRow, ModelRow, ModelRow.id == AuditRow.model_id)
+    return query.join(DatasetRow, DatasetRow.id == AuditRow.dataset_id)
+
+
 _OF_AUDIT: BindParameter[str] = bindparam("audit_id")
 _OWN = (AuditRow.id == _OF_AUDIT, AuditRow.project_id == bindparam("project_id"))
 
 # Built once: building them took as long as running them.
-_FIND_AUDIT = select(*_AUDIT).where(*_OWN)
+_FIND_AUDIT = _with_names(select(*_AUDIT)).where(*_OWN)
 _FIND_CHECKS = select(*_CHECK).where(CheckRow.audit_id == _OF_AUDIT).order_by(CheckRow.ordinal)
 _FIND_STAGES = (
     select(StageRow.check_id, StageRow.name)
@@ -200,7 +210,7 @@ def list_audits(
     limit: int,
 ) -> Iterable[AnyRow]:
     """Return audits without their checks, newest first, read from the database a few at a time."""
-    query = select(*_SUMMARY).where(AuditRow.project_id == project_id)
+    query = _with_names(select(*_SUMMARY)).where(AuditRow.project_id == project_id)
     for column, wanted in ((AuditRow.state, state), (AuditRow.model_id, model), (AuditRow.verdict, verdict)):
         if wanted is not None:
             query = query.where(column == wanted)

@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -21,16 +20,12 @@ from app.cli.verdicts import print_judgement
 from seatrial.client import (
     Client,
     NotJudgedError,
-    ProblemResponseError,
     ReportFormat,
-    UnexpectedAnswerError,
     WaitTimeoutError,
 )
 from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
-from seatrial.contracts.datasets import DatasetRead
 from seatrial.contracts.estimates import Estimate
-from seatrial.contracts.models import ModelRead
 from seatrial.contracts.states import RunState
 from seatrial.reporting.attacked import attacks_of
 from seatrial.reporting.numbers import format_interval, format_value
@@ -133,20 +128,10 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
 @with_client
 def list_audits(client: Client, /, limit: int, **filters: Any) -> None:
     """List the project's audits, newest first."""
-    name = cache(partial(_name_of, client))
     for _, one in zip(range(limit), client.audits(**filters), strict=False):
-        verdict, of = one.verdict or "-", f"{name('model', one.model)} on {name('dataset', one.dataset)}"
-        told = f"{one.id}  {one.created_at:%Y-%m-%d %H:%M}  {one.state:<9}  {verdict:<12}  {of}  {', '.join(one.kinds)}"
+        when, verdict = f"{one.created_at:%Y-%m-%d %H:%M}", one.verdict or "-"
+        told = f"{one.id}  {when}  {one.state:<9}  {verdict:<12}  {one.subject}  {', '.join(one.kinds)}"
         echo_line(escaped_line(told))
-
-
-def _name_of(client: Client, kind: Literal["model", "dataset"], id_: str) -> str:
-    """Return name and version; the id of what cannot be told, as of what was deleted since it was listed."""
-    try:
-        one: ModelRead | DatasetRead = getattr(client, kind)(id_)
-    except (ProblemResponseError, UnexpectedAnswerError):
-        return id_
-    return f"{one.name} {one.version}"
 
 
 @audit.command()

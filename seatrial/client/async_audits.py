@@ -25,10 +25,18 @@ from seatrial.client.errors import (
 )
 from seatrial.client.requests import Request, Stored, as_json, id_of, path_part, without_none
 from seatrial.client.responses import parse_event
-from seatrial.client.results import Audit, AuditJudgement, Cost, Figure, Figures, ReportFormat, read_records
+from seatrial.client.results import (
+    Audit,
+    AuditJudgement,
+    Cost,
+    Figure,
+    Figures,
+    ListedAudit,
+    ReportFormat,
+    read_records,
+)
 from seatrial.client.sse import EventDecoder
 from seatrial.client.waiting import shown
-from seatrial.contracts.audits import AuditSummary
 from seatrial.contracts.events import EventRead
 from seatrial.contracts.policies import Policy, Verdict
 from seatrial.contracts.signing_keys import PublishedKeys
@@ -134,13 +142,13 @@ class AsyncAudits(AsyncSession):
         model: str | Stored | None = None,
         verdict: Verdict | None = None,
         limit: int | None = None,
-    ) -> AsyncIterator[AuditSummary]:
+    ) -> AsyncIterator[ListedAudit]:
         """Yield the project's audits, newest first, filtered by state, model (or its id) and verdict.
 
         ``limit`` is how many a request fetches: all are yielded.
         """
         filters = {"state": state, "model": id_of(model), "verdict": verdict, "limit": limit}
-        return self._pages("/v1/audits", AuditSummary, filters)
+        return self._pages("/v1/audits", ListedAudit, filters)
 
     async def audit(self, audit_id: str | Stored) -> Audit:
         """Return one audit."""

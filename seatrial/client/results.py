@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import PrivateAttr
 
-from seatrial.contracts.audits import AuditEstimate, AuditRead, CheckRead
+from seatrial.contracts.audits import AuditEstimate, AuditRead, AuditSummary, CheckRead
 from seatrial.contracts.datasets import DatasetRead
 from seatrial.contracts.estimates import Estimate, Result
 from seatrial.contracts.models import ModelRead
@@ -187,6 +187,14 @@ class AuditJudgement(_Printed, Judgement):
         return _html([self.headline], ("outcome", "severity", "rule", "requirement", "measured", "reason"), rows)
 
 
+class ListedAudit(_Printed, AuditSummary):
+    """An audit in a list."""
+
+    def __repr__(self) -> str:
+        verdict = "" if self.verdict is None else f", {self.verdict}"
+        return f"<Audit {self.id}: {self.subject}, {self.state.value}{verdict}; {', '.join(self.kinds)}>"
+
+
 class Audit(_Printed, AuditRead):
     """An audit with its checks.
 
@@ -201,7 +209,7 @@ class Audit(_Printed, AuditRead):
     def __repr__(self) -> str:
         verdict = "" if self.verdict is None else f", {self.verdict}"
         checks = ", ".join(f"{check.kind} {check.state.value}" for check in self.checks)
-        return f"<Audit {self.id}: {self.state.value}{verdict}; {checks}>"
+        return f"<Audit {self.id}: {self.subject}, {self.state.value}{verdict}; {checks}>"
 
     def read_by(self, client: Any) -> Self:
         """Return this audit, read on through a client."""

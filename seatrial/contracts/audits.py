@@ -167,7 +167,11 @@ class AuditSummary(Read):
         default=None, description="Of the policy it was submitted with; null without one and until it has been judged."
     )
     model: str = Field(description="Id of the model.")
+    model_name: str | None = Field(default=None, description="Its name; null where an older service answers.")
+    model_version: str | None = Field(default=None, description="Its version, likewise.")
     dataset: str = Field(description="Id of the dataset.")
+    dataset_name: str | None = Field(default=None, description="Its name, likewise.")
+    dataset_version: str | None = Field(default=None, description="Its version, likewise.")
     seed: int = Field(description="Seed.")
     samples: int = Field(description="Examples asked for.")
     kinds: list[str] = Field(description="Families of its checks.")
@@ -175,6 +179,13 @@ class AuditSummary(Read):
     created_at: datetime = Field(description="When it was submitted (UTC).")
     started_at: datetime | None = Field(default=None, description="When a worker first took it up.")
     finished_at: datetime | None = Field(default=None, description="When it ended.")
+
+    @property
+    def subject(self) -> str:
+        """Names and versions of what is audited, on what; ids where they are not told."""
+        model = self.model if self.model_name is None else f"{self.model_name} {self.model_version}"
+        dataset = self.dataset if self.dataset_name is None else f"{self.dataset_name} {self.dataset_version}"
+        return f"{model} on {dataset}"
 
 
 class AuditProgress(Read):

@@ -225,6 +225,9 @@ def test_what_is_told_is_what_is_documented(client: httpx.Client, services: Serv
     assert AuditRead.model_validate(told).model_dump(mode="json") == told
     summary = client.get("/v1/audits").json()["items"][0]
     assert AuditSummary.model_validate(summary).model_dump(mode="json") == summary
+    assert (
+        AuditRead.model_validate(told).subject == AuditSummary.model_validate(summary).subject == "parity 1 on parity 1"
+    )
 
 
 def test_a_waiting_audit_is_cancelled_at_once(client: httpx.Client, pair: tuple[str, str]) -> None:

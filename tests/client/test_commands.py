@@ -102,7 +102,10 @@ def test_only_a_succeeded_audit_is_promoted(run: Run, cancelled: str) -> None:
     assert run("baselines", "list").stdout == ""
 
 
-def test_audits_are_listed_by_state(run: Run, cancelled: str) -> None:
+def test_audits_are_listed_by_state(run: Run, client: Client, cancelled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The list has the names: nothing is asked once more for each.
+    monkeypatch.setattr(Client, "model", None)
+    monkeypatch.setattr(Client, "dataset", None)
     (line,) = run("audit", "list", "--state", "cancelled").stdout.splitlines()
     assert line.split()[0] == cancelled
     state, verdict, *of, kind = line.split()[3:]
@@ -110,6 +113,8 @@ def test_audits_are_listed_by_state(run: Run, cancelled: str) -> None:
     # Of which model and data, by name and version.
     assert of == ["digits-cnn", "1", "on", "digits", "1"]
     assert run("audit", "list", "--state", "queued").stdout == ""
+    (listed,) = client.audits()
+    assert repr(listed) == f"<Audit {cancelled}: digits-cnn 1 on digits 1, cancelled; uncertainty_span>"
 
 
 def test_what_is_tagged_is_found(run: Run, cancelled: str) -> None:

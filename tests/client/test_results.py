@@ -99,7 +99,7 @@ def test_a_prompt_and_a_notebook_show_numbers_audits_and_figures_in_a_line() -> 
     assert result is not None
     assert repr(result.estimates["mus"]) == "0.5000 [0.4000, 0.6000], n = 9"
     assert "<td>0.5000</td><td>[0.4000, 0.6000]</td><td>9</td>" in result.estimates["mus"]._repr_html_()
-    assert repr(told) == "<Audit aud_1: failed, failed; uncertainty_span succeeded, uncertainty_span failed>"
+    assert repr(told) == "<Audit aud_1: m on d, failed, failed; uncertainty_span succeeded, uncertainty_span failed>"
     assert repr(told.judgement) == f"<AuditJudgement failed: Failed: {EVIL}>"
     assert EVIL not in Figures([Figure("c", EVIL, b"<svg/>")])._repr_html_()
     body = {"id": "mdl_1", "name": "digits", "version": "1", "task": "image-classification", "digest": "sha256:0"}
