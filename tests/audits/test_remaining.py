@@ -1,8 +1,10 @@
 """How many seconds an audit is said to go on for."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
@@ -12,6 +14,8 @@ from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.states import RunState
+from seatrial.families.certified_calibration import stage_costs as certified_calibration
+from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
 from seatrial.families.temperature_attack import params as temperature_attack
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
@@ -32,6 +36,7 @@ from tests.audits.acting import (
     submit,
 )
 from tests.uploads import submission
+from workers.families.certified_calibration.family import FAMILY as CERTIFIED
 
 
 def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
@@ -173,7 +178,32 @@ def test_every_stage_of_an_attack_on_images_begins_where_the_one_before_ended() 
     tempered = uncertainty_span.stage_shares(stored, "tempered", 300)
     assert tempered is not None
     assert tempered.here > 0
-    assert uncertainty_span.stage_shares({**stored, "outliers": {"dataset": "dat_1"}}, "attack", 300) is None
+
+
+def test_robust_accuracy_and_outliers_have_their_places_before_the_pictures() -> None:
+    asked = {"outliers": {"dataset": "dat_1"}, "robust_accuracy": {"steps": 10, "survivors": 30}}
+    params = UncertaintySpanParams.model_validate({"kind": "uncertainty_span", "effort": "quick", **asked})
+    stages = ["attack", "growth", "outliers", "robust_accuracy_first", "robust_accuracy", "pictures"]
+    _follow_each_other([uncertainty_span.stage_shares(params.model_dump(mode="json"), one, 300) for one in stages])
+
+
+@pytest.mark.parametrize("robust", [None, {"steps": 10}, {"steps": 10, "survivors": 30}], ids=["none", "one", "two"])
+def test_every_stage_of_a_certification_begins_where_the_one_before_ended(robust: dict[str, int] | None) -> None:
+    params = CertifiedCalibrationParams.model_validate(
+        {
+            "kind": "certified_calibration",
+            "radii": [0.25],
+            "ace_attacks": ["ace_lower_true"],
+            "uncertainty": {"attack": True, "parts": ["aleatoric"]},
+            "robust_accuracy": robust,
+        }
+    )
+    stages, done = list[str](), dict[str, Any]()
+    while (stage := CERTIFIED.next_stage(params, done)) is not None:
+        stages.append(stage.name)
+        done[stage.name] = pa.table({"standing": [True] * 40})
+    stored = params.model_dump(mode="json")
+    _follow_each_other([certified_calibration.stage_shares(stored, stage, 300) for stage in stages])
 
 
 def _follow_each_other(shares: list[StageShares | None], whole: Passes | None = None) -> None:

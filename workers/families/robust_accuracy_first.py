@@ -7,16 +7,13 @@ withstands them all: what counts as robust withstood both.
 import pyarrow as pa
 import torch
 
-from seatrial.families.shared.robust_accuracy import FIRST_STEPS, RobustAccuracyParams
+from seatrial.families.shared.robust_accuracy import FIRST, FIRST_STEPS, SECOND, RobustAccuracyParams
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong, pgd_untargeted
 from workers.families.contexts import Columns, Records, ResumableImageContext
 from workers.families.protocol import Stage
 from workers.models import box_of
 from workers.models.memory import forward
-
-FIRST, SECOND = "robust_accuracy_first", "robust_accuracy"
-"""Names of the two stages; a robust accuracy in one phase has the second alone."""
 
 STANDING = "standing"
 """Column, of both: right, and standing after the first phase. The second attacks no other rows."""

@@ -11,6 +11,7 @@ from seatrial.contracts.stopping import Stopping
 from seatrial.families.certified_calibration.flags import FLAGS
 from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.certified_calibration.stage_costs import stage_shares
 from seatrial.families.certified_calibration.uncertainty import concerned
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
@@ -91,5 +92,6 @@ SPEC = FamilySpec(
     ),
     misfits=misfits,
     canonical=canonical,
+    stage_shares=stage_shares,
     attacked=attacked,
 )

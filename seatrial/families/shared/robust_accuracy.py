@@ -45,6 +45,9 @@ FIRST_STEPS = 10
 
 FEWEST_SURVIVORS = 20
 
+FIRST, SECOND = "robust_accuracy_first", "robust_accuracy"
+"""Names of the two stages; a robust accuracy in one phase has the second alone."""
+
 
 class RobustAccuracyParams(Request):
     """Attack the model's predictions as well, by AutoAttack."""
@@ -116,11 +119,8 @@ class RobustAccuracyParams(Request):
             samples: Examples attacked.
         """
         if self.survivors is not None:
-            # The first phase sees the clean image, and the last iterate after its steps. What it breaks on the way to
-            # the last survivor is not attacked again.
-            first = Passes(samples * 2, samples * FIRST_STEPS)
-            again = self.model_copy(update={"survivors": None}).passes(min(samples, self.survivors))
-            return Passes(first.forward + again.forward, first.backward + again.backward)
+            phases = self.phases(samples).values()
+            return Passes(sum(one.forward for one in phases), sum(one.backward for one in phases))
         # Once more to see whether the model computes gradients of its own.
         forward, draws = LOOKS + 1, 1
         if self.version == "rand":
@@ -133,6 +133,22 @@ class RobustAccuracyParams(Request):
             forward += draws + 1 + TARGETS + TARGETS * (self.steps + 3) + self.queries
             backward = runs * self.steps
         return Passes(samples * forward, samples * backward)
+
+    def phases(self, samples: int) -> dict[str, Passes]:
+        """Return the same by stage, in the order in which they are run.
+
+        Args:
+            samples: Examples attacked.
+        """
+        if self.survivors is None:
+            return {SECOND: self.passes(samples)}
+        # The first phase sees the clean image, and the last iterate after its steps. What it breaks on the way to the
+        # last survivor is not attacked again.
+        again = self.model_copy(update={"survivors": None})
+        return {
+            FIRST: Passes(samples * 2, samples * FIRST_STEPS),
+            SECOND: again.passes(min(samples, self.survivors)),
+        }
 
     def questions(self, samples: int) -> int:
         """Return how many images a model that gives no gradients is asked about at most.

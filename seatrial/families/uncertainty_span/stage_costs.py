@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.contracts.costs import Passes, StageShares, place_of
+from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
 from seatrial.families.uncertainty_span.effort import (
     CROSSING,
     CROSSING_PASSES,
@@ -15,7 +16,7 @@ from seatrial.families.uncertainty_span.effort import (
     TRANSFORMED_EXAMPLES,
     budget,
 )
-from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from seatrial.families.uncertainty_span.parts import part_passes
 
 BACKWARD = 3.0
@@ -26,7 +27,7 @@ GROWTH_EXAMPLES = 100
 
 
 def stage_shares(params: Mapping[str, Any], stage: str, samples: int) -> StageShares | None:
-    """Return where a stage stands, in forward passes; nothing is known where robust accuracy or outliers are measured.
+    """Return where a stage stands, in forward passes.
 
     What the further attacks cost together is shared equally among them, of which no one has been timed alone. The one
     on scaled logits, which a saturated softmax calls for, is counted once it runs.
@@ -37,8 +38,6 @@ def stage_shares(params: Mapping[str, Any], stage: str, samples: int) -> StageSh
         samples: Examples audited.
     """
     asked = UncertaintySpanParams.model_construct(**params)
-    if asked.robust_accuracy is not None or asked.outliers is not None:
-        return None
     steps, further = asked.steps * asked.restarts, budget(asked.effort, asked.steps)
     both = Passes(4, 2 * steps)
     costs = {"attack": samples * _time(both), "growth": min(samples, GROWTH_EXAMPLES) * _time(both)}
@@ -54,6 +53,13 @@ def stage_shares(params: Mapping[str, Any], stage: str, samples: int) -> StageSh
     for name in asked.attacks:
         costs[name] = samples * _time(Passes(15, 1) if name == "ace" else Passes(1, steps))
     costs |= dict.fromkeys(asked.parts, samples * _time(part_passes(steps, further)))
+    if outliers := params.get("outliers"):
+        told = OutlierParams.model_construct(**outliers)
+        attacked = len({epsilon for epsilon in told.epsilons if epsilon > 0})
+        costs["outliers"] = told.limit(samples) * _time(Passes(2, attacked * steps))
+    if robust := params.get("robust_accuracy"):
+        phases = RobustAccuracyParams.model_construct(**robust).phases(samples)
+        costs |= {name: _time(passes) for name, passes in phases.items()}
     picture = Passes(0, 0) if further is None else further.picture
     costs[PICTURES] = min(samples, PICTURED) * (_time(Passes(10, 2 * steps)) + _time(picture))
     return place_of(stage, costs)
