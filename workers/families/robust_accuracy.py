@@ -18,7 +18,9 @@ from seatrial.contracts.estimates import Estimate, Flag, Result, metric_name
 from seatrial.families.shared.robust_accuracy import (
     ATTACKS,
     DRAWS,
+    FIRST,
     LOOKS,
+    SECOND,
     TARGETS,
     WITHOUT_GRADIENTS,
     AttackName,
@@ -31,7 +33,7 @@ from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
-from workers.families.robust_accuracy_first import FIRST, SECOND, STANDING, standing_ids
+from workers.families.robust_accuracy_first import STANDING, standing_ids
 from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
 
 STAGES = (FIRST, SECOND)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from seatrial.contracts.estimates import Result
 from seatrial.families.shared.per_example import NoMeanError, Records
-from seatrial.families.shared.robust_accuracy import FIRST_STEPS, RobustAccuracyParams
+from seatrial.families.shared.robust_accuracy import FIRST, FIRST_STEPS, SECOND, RobustAccuracyParams
 from seatrial.families.shared.robust_accuracy_narrative import robust_findings
 from seatrial.families.shared.robust_accuracy_records import holding
 from tests.attacks.autoattack import networks
@@ -17,7 +17,7 @@ from tests.families.robust_accuracy.stages import parameters
 from tests.families.uncertainty_span import audits as spans
 from workers.families import robust_accuracy
 from workers.families.protocol import Shard
-from workers.families.robust_accuracy_first import FIRST, SECOND, STANDING, reach, run_first, stages
+from workers.families.robust_accuracy_first import STANDING, reach, run_first, stages
 
 IMAGES = torch.rand(90, 1, 6, 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 PREDICTIONS = networks.NET(IMAGES).argmax(1)

@@ -9,6 +9,8 @@ from torch import Tensor
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.passes import SINGLE
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
+from seatrial.families.shared.robust_accuracy import FIRST as ROBUST_FIRST
+from seatrial.families.shared.robust_accuracy import SECOND as ROBUST_SECOND
 from seatrial.statistics.samples import Sample
 from workers.certification.admm import AdmmOutcome
 from workers.certification.bernoulli import largest_radius
@@ -65,14 +67,14 @@ class CertifiedCalibration:
         planned = [Stage(CERTIFY, grain=1), *[Stage(name) for name in params.ace_attacks]]
         planned += [Stage(name) for name in directions(params)]
         if params.robust_accuracy is not None:
-            planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
+            planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(ROBUST_FIRST))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: CertifiedCalibrationParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Certify or attack one shard."""
-        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.FIRST:
+        if params.robust_accuracy is not None and shard.stage == ROBUST_FIRST:
             return robust_accuracy_first.run_first(params.robust_accuracy, context)
-        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.SECOND:
+        if params.robust_accuracy is not None and shard.stage == ROBUST_SECOND:
             return robust_accuracy.run(params.robust_accuracy, context)
         tables = []
         if shard.stage in directions(params):

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.passes import SINGLE, Part
+from seatrial.families.shared.robust_accuracy import FIRST as ROBUST_FIRST
+from seatrial.families.shared.robust_accuracy import SECOND as ROBUST_SECOND
 from seatrial.families.uncertainty_span.effort import (
     CROSSING,
     PICTURES,
@@ -79,8 +81,8 @@ class UncertaintySpan:
             return Stage("attack")
         if QUERIES in done["attack"].column_names:
             # Nothing further can be run without gradients.
-            is_left = params.robust_accuracy is not None and robust_accuracy_first.SECOND not in done
-            return Stage(robust_accuracy_first.SECOND) if is_left else None
+            is_left = params.robust_accuracy is not None and ROBUST_SECOND not in done
+            return Stage(ROBUST_SECOND) if is_left else None
         planned = [Stage("growth", limit=GROWTH_EXAMPLES)]
         if params.effort != "quick":
             # Of one piece: it learns from all of them.
@@ -96,15 +98,15 @@ class UncertaintySpan:
         if params.outliers is not None:
             planned.append(Stage("outliers", source=OUTLIERS, limit=params.outliers.limit(done["attack"].num_rows)))
         if params.robust_accuracy is not None:
-            planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(robust_accuracy_first.FIRST))
+            planned += robust_accuracy_first.stages(params.robust_accuracy, done.get(ROBUST_FIRST))
         planned.append(Stage(PICTURES, is_closing=True))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: UncertaintySpanParams, shard: Shard, context: ResumableImageContext) -> Records:
         """Attack one shard; batches are independent of each other, so any cut gives the same rows."""
-        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.FIRST:
+        if params.robust_accuracy is not None and shard.stage == ROBUST_FIRST:
             return robust_accuracy_first.run_first(params.robust_accuracy, context)
-        if params.robust_accuracy is not None and shard.stage == robust_accuracy_first.SECOND:
+        if params.robust_accuracy is not None and shard.stage == ROBUST_SECOND:
             return robust_accuracy.run(params.robust_accuracy, context)
         if shard.stage == SURROGATE:
             return fit_surrogate(params, context)
