@@ -14,6 +14,7 @@ from app.main import create_app
 from seatrial.store.database import Database
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, EventRow, ShardRow, WorkerRow
+from seatrial.store.tables.workers import SCHEDULER
 from tests import assets
 from tests.databases import migrated
 from tests.servers import Process, celery_worker, eventually, local_worker, stop_together
@@ -102,7 +103,8 @@ class Deployment:
     def workers_alive(self) -> int:
         """Count the workers that told they are there and did not tell they leave."""
         with self.database.read() as session:
-            return session.scalar(select(func.count()).select_from(WorkerRow)) or 0
+            told = select(func.count()).select_from(WorkerRow).where(WorkerRow.id != SCHEDULER)
+            return session.scalar(told) or 0
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return what ``make`` returned the first time it was asked for by this name here."""
