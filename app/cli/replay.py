@@ -71,7 +71,7 @@ _INPUT = click.Path(exists=True, path_type=Path)
     multiple=True,
     metavar="[FAMILY=]NUMBER",
     help="Largest difference that counts as the same, of all families or of one; may be repeated. Another device adds "
-    "floats in another order.  [default: 0]",
+    "floats in another order: by default none is allowed on like hardware, and on unlike what the family allows.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait.  [default: until it ends]")
 @click.option(
@@ -111,6 +111,8 @@ def replay(
                 files = _files(recorded, models, data)
                 with _client(url, key) as client:
                     replayed = _run(client, recorded, files, Path(scratch), timeout)
+                if is_unlike(recorded.index.versions, replayed.index.versions):
+                    tolerance = tolerance.on_unlike_hardware(check.kind for check in recorded.index.checks)
                 comparison = _compared(recorded, replayed, tolerance)
                 status = _tell(comparison, tolerance)
                 if reproduction is not None and status == Exit.PASSED:
@@ -271,7 +273,6 @@ def _renamed(value: Any, ids: dict[str, str]) -> Any:
 def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: Tolerances) -> "Comparison":
     """Return what differs."""
     from app.reports.replays import compare
-    from app.reports.repository import HARDWARE
 
     before, now = recorded.index.versions, replayed.index.versions
     for package in before:
@@ -279,19 +280,24 @@ def _compared(recorded: "Bundle", replayed: "Bundle", tolerance: Tolerances) -> 
             say(f"Recorded with {package} {before[package]}, run again with {now.get(package, 'none')}.")
     try:
         with memory_limited(MEMORY_BYTES):
-            comparison = compare(recorded, replayed, tolerance=tolerance.overall, by_family=tolerance.by_family)
-        if before.get(HARDWARE) != now.get(HARDWARE):
-            # Byte-identical on like hardware only: how far unlike hardware is off is for a person to weigh.
+            comparison = compare(recorded, replayed, tolerance=tolerance.overall or 0.0, by_family=tolerance.by_family)
+        if is_unlike(before, now):
+            # Byte-identical on like hardware only.
             for kind, apart in comparison.largest.items():
-                most = tolerance.of(kind)
-                allowed = f"{most:g} is allowed" if most else "none is allowed without --tolerance"
-                say(f"On unlike hardware: {kind} differs by at most {apart:.3g}; {allowed}.")
+                say(f"On unlike hardware: {kind} differs by at most {apart:.3g}; {tolerance.of(kind):g} is allowed.")
         return comparison
     except MemoryError as error:
         raise BadRequestError(f"the records cannot be compared: {_TOO_LARGE}") from error
     except (ValueError, TypeError, RecursionError) as error:
         # Values that no family writes: texts that are no UTF-8, lists of lists of lists.
         raise BadRequestError(f"the records cannot be compared: {shorten(str(error))}") from error
+
+
+def is_unlike(before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Return whether what measured both runs is told, and is not the same."""
+    from app.reports.repository import HARDWARE
+
+    return HARDWARE in before and HARDWARE in now and before[HARDWARE] != now[HARDWARE]
 
 
 def _tell(comparison: "Comparison", tolerance: Tolerances) -> Exit:

@@ -1,11 +1,11 @@
 """How far apart numbers may be and still count as the same, by family or for all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.cli.exits import BadRequestError
 from seatrial.contracts.near_names import instead
-from seatrial.contracts.registry import families
+from seatrial.contracts.registry import families, family
 
 
 @dataclass(frozen=True)
@@ -13,29 +13,44 @@ class Tolerances:
     """Largest differences that count as the same.
 
     Attributes:
-        overall: Of families that are not named.
+        overall: Of families that are not named; None where nothing is said, and then nothing may differ.
         by_family: Of those that are.
     """
 
-    overall: float = 0.0
+    overall: float | None = None
     by_family: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def largest(self) -> float:
         """The largest of all."""
-        return max((self.overall, *self.by_family.values()))
+        return max((self.overall or 0.0, *self.by_family.values()))
 
     def of(self, family: str) -> float:
         """Return the one of a family."""
-        return self.by_family.get(family, self.overall)
+        return self.by_family.get(family, self.overall or 0.0)
+
+    def on_unlike_hardware(self, kinds: Iterable[str]) -> "Tolerances":
+        """Return them with what the families of these kinds allow there, where nothing is said of them.
+
+        >>> one, other = list(families())[:2]
+        >>> Tolerances(by_family={one: 0.0}).on_unlike_hardware([one, other]).of(other) == family(other).unlike_hardware
+        True
+        >>> Tolerances(0.0).on_unlike_hardware([one, other]).largest
+        0.0
+        """
+        if self.overall is not None:
+            return self
+        return Tolerances(None, {kind: family(kind).unlike_hardware for kind in kinds} | dict(self.by_family))
 
     def __str__(self) -> str:
         """Return them for people.
 
-        >>> str(Tolerances(0.1, {"of_one": 0.5})), str(Tolerances(0.25))
-        ('0.1 (of_one 0.5)', '0.25')
+        >>> str(Tolerances(0.1, {"of_one": 0.5})), str(Tolerances(0.25)), str(Tolerances(None, {"of_one": 0.5}))
+        ('0.1 (of_one 0.5)', '0.25', 'of_one 0.5')
         """
         named = ", ".join(f"{family} {value:g}" for family, value in self.by_family.items())
+        if self.overall is None:
+            return named or "0"
         return f"{self.overall:g} ({named})" if named else f"{self.overall:g}"
 
 
@@ -50,7 +65,8 @@ def read_tolerances(words: Sequence[str]) -> Tolerances:
     >>> read.of(one), read.of(other)
     (0.01, 0.001)
     """
-    overall, by_family = 0.0, {}
+    overall: float | None = None
+    by_family = {}
     for word in words:
         family, equals, number = word.rpartition("=")
         try:

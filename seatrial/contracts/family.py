@@ -343,6 +343,8 @@ class FamilySpec:
         stopping: Whether its checks can stop when they are decided.
         stage_shares: (parameters as stored, stage, examples audited) to where in a check the stage stands, None where
             it is not known.
+        unlike_hardware: Largest difference between numbers of one check, records included, that processors or GPUs of
+            other types than those that measured it make; a replay there allows it unless it is told otherwise.
         attacked: Parameters as stored, with what was done where one was not there yet, to how a check attacks its
             examples, a phrase after "Attacked"; empty where it attacks none. By default the ball of parameters ``norm``
             and ``epsilon``, where it has these.
@@ -369,6 +371,7 @@ class FamilySpec:
     starting: Mapping[str, Any] = field(default_factory=dict)
     stopping: Stopping = field(default_factory=Stopping)
     stage_shares: Callable[[Mapping[str, Any], str, int], StageShares | None] | None = None
+    unlike_hardware: float = 0.0
     attacked: Callable[[Mapping[str, Any]], str] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = ()

@@ -129,6 +129,27 @@ def test_a_changed_record_is_told(recorded: Recorded) -> None:
     assert "0.25" in ended.stdout
 
 
+def elsewhere(by: float) -> Callable[[dict[str, bytes]], None]:
+    """Return a change that tells of other hardware, which makes one number of one record another."""
+
+    def change(files: dict[str, bytes]) -> None:
+        nudged(by)(files)
+        index = json.loads(files["audit.json"])
+        index["versions"]["hardware that measured"] = "a processor of another make, 1 threads"
+        files["audit.json"] = json.dumps(index).encode()
+
+    return change
+
+
+@pytest.mark.parametrize(("by", "status"), [(5e-4, 0), (0.25, 1)])
+def test_unlike_hardware_is_allowed_what_the_family_allows(recorded: Recorded, by: float, status: int) -> None:
+    ended = replay(recorded.changed(elsewhere(by)), url=recorded.url)
+    assert ended.exit_code == status, ended.output
+    assert "uncertainty_span differs by at most" in ended.stderr
+    assert "0.001 is allowed" in ended.stderr
+    assert ("the same within uncertainty_span 0.001" in ended.stdout) == (status == 0)
+
+
 def test_a_file_that_was_changed_without_its_digest_is_refused(recorded: Recorded) -> None:
     ended = replay(recorded.changed(nudged(0.25), is_signed=False), url=recorded.url)
     assert ended.exit_code == 2

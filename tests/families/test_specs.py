@@ -117,3 +117,8 @@ def test_doctor_tells_which_families_others_bring_and_which_are_broken(offered: 
     (finding,) = brought_families()
     assert (finding.subject, finding.verdict) == ("family torn", "optional")
     assert "No module named" in finding.found
+
+
+@pytest.mark.parametrize("kind", SHIPPED)
+def test_every_family_says_how_far_unlike_hardware_may_be_apart(kind: str) -> None:
+    assert 0 < family(kind).unlike_hardware <= 1e-3

@@ -14,7 +14,7 @@ from app.cli.exits import BadRequestError, Exit
 from app.cli.replay import _compared, _tell
 from app.cli.tolerances import Tolerances, read_tolerances
 from app.reports.bundle_layout import BundleCheck, BundleIndex, BundleRecords, BundleResult
-from app.reports.replays import Comparison, _compare_tables, compare
+from app.reports.replays import Comparison, compare, compare_tables
 from app.reports.repository import HARDWARE
 from app.reports.unbundling import Bundle
 from seatrial.contracts.estimates import Estimate
@@ -186,7 +186,7 @@ def test_missing_rows_and_columns_are_told(tmp_path: Path) -> None:
     unmeasured = compare(bundle(tmp_path / "a", None, ROWS), bundle(tmp_path / "b", None, other))
     assert unmeasured == Comparison()
     found = Comparison()
-    _compare_tables(found, "here", pa.table(ROWS), pa.table(other), 0.0)
+    compare_tables(found, "here", pa.table(ROWS), pa.table(other), 0.0)
     assert [(one.where, one.recorded, one.replayed) for one in found.differences] == [
         ("here.label", "there", "missing")
     ]
@@ -258,7 +258,7 @@ def test_a_table_equals_itself_and_nothing_else(values: list[float], data: st.Da
     is_same = other == values[at] or (math.isnan(other) and math.isnan(values[at]))
     for again, count in ((values, 0), (changed, 0 if is_same else 1)):
         found = Comparison()
-        _compare_tables(found, "", pa.table({"x": values}), pa.table({"x": again}), 0.0)
+        compare_tables(found, "", pa.table({"x": values}), pa.table({"x": again}), 0.0)
         assert len(found.differences) == count
 
 
@@ -292,5 +292,13 @@ def test_what_measured_a_run_is_no_difference_in_what_it_measured(tmp_path: Path
 def test_images_are_the_same_or_not_compared(tolerance: float, count: int) -> None:
     images, others = (pa.table({"pixels": pa.array([b"\x00\x01", one], pa.large_binary())}) for one in (b"a", b"b"))
     found = Comparison()
-    _compare_tables(found, "", images, others, tolerance)
+    compare_tables(found, "", images, others, tolerance)
+    assert len(found.differences) == count
+
+
+@pytest.mark.parametrize(("tolerance", "count"), [(0.0, 1), (1e-9, 0)])
+def test_digests_are_the_same_or_not_compared(tolerance: float, count: int) -> None:
+    scores, others = (pa.table({"scores_digest[level=0.1]": pa.array([7, one], pa.int64())}) for one in (8, 2**62))
+    found = Comparison()
+    compare_tables(found, "", scores, others, tolerance)
     assert len(found.differences) == count

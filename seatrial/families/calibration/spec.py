@@ -25,6 +25,7 @@ SPEC = FamilySpec(
             qualifiers={"arm": (None,)},
         ),
     ),
+    unlike_hardware=1e-9,
     audit_examples={
         "Do the probabilities in a table come true?": {"samples": 10_000, "checks": [{"kind": "calibration"}]},
     },

@@ -94,4 +94,5 @@ SPEC = FamilySpec(
     canonical=canonical,
     stage_shares=stage_shares,
     attacked=attacked,
+    unlike_hardware=1e-3,
 )

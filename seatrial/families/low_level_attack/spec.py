@@ -82,6 +82,7 @@ SPEC = FamilySpec(
     misfits=misfits,
     canonical=canonical,
     attacked=attacked,
+    unlike_hardware=1e-3,
     unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},
     stage_shares=stage_shares,
     audit_examples={

@@ -41,6 +41,7 @@ SPEC = FamilySpec(
     ),
     stage_shares=stage_shares,
     attacked=attacked,
+    unlike_hardware=1e-3,
     needs=Needs(held_out=HeldOut("validation_samples", "validation_dataset")),
     audit_examples={
         "Is the robustness of a text classifier an illusion of its temperature?": {

@@ -92,6 +92,7 @@ SPEC = FamilySpec(
     misfits=misfits,
     canonical=canonical,
     attacked=attacked,
+    unlike_hardware=1e-3,
     not_for={
         TABLES: "its defences adapt convolutional networks to a batch of images, by their batch norms, crops and "
         "flips, and rows of a table have none of these"

@@ -88,6 +88,7 @@ SPEC = FamilySpec(
     misfits=misfits,
     canonical=canonical,
     attacked=attacked,
+    unlike_hardware=1e-3,
     formerly={"effort": "quick"},
     audit_examples={
         "How far can an attacker push the uncertainty?": {
