@@ -43,8 +43,8 @@ def objects() -> list[str]:
 
 
 def assert_unlocked(settings: Settings) -> None:
-    """Fail at once when somebody holds SQLite's write lock."""
-    with closing(sqlite3.connect(settings.home / "seatrial.db", timeout=0)) as connection:
+    """Fail when somebody holds SQLite's write lock, and keeps it: what the service does by the clock is short."""
+    with closing(sqlite3.connect(settings.home / "seatrial.db", timeout=2)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()
 
