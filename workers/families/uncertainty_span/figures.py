@@ -126,8 +126,8 @@ def _ece(result: Result, **of: str) -> str:
     ece, signed, adaptive = (None if one is None else one.value for one in found)
     if ece is None or signed is None:
         return ""
-    more = "" if adaptive is None else f"AdaECE {adaptive:.3f}, "
-    return f"ECE {ece:.3f}, {more}signed {signed:+.3f}"
+    more = "" if adaptive is None else f"\nAdaECE {adaptive:.3f}"
+    return f"ECE {ece:.3f}, signed {signed:+.3f}{more}"
 
 
 def _growth(axes: list[Axes], result: Result) -> None:
