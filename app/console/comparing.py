@@ -55,12 +55,14 @@ class SideBySide:
         only_first: Names of numbers only the first has.
         only_second: Names of numbers only the second has.
         unlike: What differs between them besides the model, each in a sentence.
+        judged: Names of the numbers that shipped policies judge, by what their difference says.
     """
 
     tables: dict[str, list[Compared]]
     only_first: list[str]
     only_second: list[str]
     unlike: list[str]
+    judged: dict[Trend, list[str]]
 
 
 def side_by_side(services: Services, project_id: str, first: AuditRead, second: AuditRead) -> SideBySide:
@@ -72,15 +74,21 @@ def side_by_side(services: Services, project_id: str, first: AuditRead, second: 
     paired = pair(services, now, then) if then is not None and now is not None else None
     ours, theirs = _published(after), _published(before)
     tables: dict[str, list[Compared]] = {}
-    for metric in each_once(metric for metric in ours if metric in theirs):
+    told: dict[Trend, list[str]] = {}
+    # What shipped policies judge comes first: an audit has dozens of numbers, and few decide.
+    judged = [demand.metric for demand in DEMANDS]
+    for metric in each_once(metric for metric in [*judged, *ours] if metric in ours and metric in theirs):
         estimate, check = ours[metric]
         found = _compared(metric, estimate, check, after, before, paired, theirs[metric])
         tables.setdefault(check.kind, []).append(found)
+        if found.trend is not None and metric in judged:
+            told.setdefault(found.trend, []).append(metric)
     return SideBySide(
         tables=tables,
         only_first=each_once(metric for metric in theirs if metric not in ours),
         only_second=each_once(metric for metric in ours if metric not in theirs),
         unlike=_unlike(first, second),
+        judged=told,
     )
 
 

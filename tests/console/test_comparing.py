@@ -61,6 +61,21 @@ def test_a_number_of_two_names_is_shown_once(console: Console, pair: tuple[str, 
     assert "uncertainty_span.nud" in compared(console, *pair)
 
 
+def test_numbers_that_shipped_policies_judge_come_first_and_say_which_is_better(
+    console: Console, pair: tuple[str, str]
+) -> None:
+    low = {"value": 0.7, "low": 0.65, "high": 0.75, "n": 400, "method": "clopper-pearson"}
+    spans = [estimates_of(console, audit)["mus"] for audit in pair]
+    for audit, span in zip(pair, spans, strict=True):
+        change_estimates(console, audit, mus_worst=span)
+    change_estimates(console, pair[1], clean_accuracy=low)
+    page = console.get(f"/compare?a={pair[0]}&b={pair[1]}")
+    told = words(page)
+    assert "B is worse in uncertainty_span.clean_accuracy; B is better in uncertainty_span.mus_worst" in told
+    first = next(iter(compared(console, *pair)))
+    assert first in ("uncertainty_span.mus_worst", "uncertainty_span.clean_accuracy")
+
+
 def test_a_difference_is_the_second_less_the_first_whichever_way_is_better(
     console: Console, pair: tuple[str, str]
 ) -> None:
