@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from seatrial.statistics.arrays import Floats, Ints
 from seatrial.statistics.bounded import mean_interval, ratio_interval, typical_size
-from seatrial.statistics.intervals import Interval, resample, signs
+from seatrial.statistics.intervals import CELLS, Interval, resample, signs
 
 METRICS = ("ece", "ece_centre", "s_ece", "mce", "brier")
 
@@ -190,7 +190,10 @@ def calibrate(
         return (rng.random((rows, size), dtype=np.float32) < values).astype(np.float64)
 
     flipped = resample(statistic, [n], seed=seed, resamples=resamples, draw=signs)
-    by_chance = resample(lambda hits: statistic(once, hits), [n], seed=seed, resamples=resamples, draw=outcomes)
+    # Fewer at a time, since as many errors are held beside them: each resample is summed by itself.
+    by_chance = resample(
+        lambda hits: statistic(once, hits), [n], seed=seed, resamples=resamples, draw=outcomes, cells=CELLS // 4
+    )
     index, gap = bin_of(values, bins), hits - values
     intervals: dict[str, Interval | None] = {
         "s_ece": mean_interval(gap, -1, 1, alpha=alpha),
@@ -289,11 +292,20 @@ def _weighted(values: Floats, hits: Floats, bins: int) -> Callable[..., Floats]:
 
     def statistic(weights: Floats, outcomes: Floats = hits[None]) -> Floats:
         gap = outcomes - values
-        gaps, centre_gaps = by_bin(weights * gap), by_bin(weights * (outcomes - centre))
-        counts = by_bin(np.abs(weights))
+        # One matrix beside what is given, and that of the errors: of 100,000 examples each is 32 MB.
+        terms = weights * gap
+        gaps = by_bin(terms)
+        np.multiply(
+            np.subtract(outcomes, centre, out=terms if len(outcomes) == len(terms) else None), weights, out=terms
+        )
+        centre_gaps = by_bin(terms)
+        counts = by_bin(np.abs(weights, out=terms[: len(weights)]))
         in_bins = np.abs(gaps) / np.where(counts > 0, counts, 1)
         columns = [np.abs(gaps).sum(1), np.abs(centre_gaps).sum(1), gaps.sum(1), n * in_bins.max(1)]
-        squares = weights @ gap[0] ** 2 if len(gap) == 1 else np.sum(weights * gap**2, axis=1)
+        if len(gap) == 1:
+            squares = weights @ gap[0] ** 2
+        else:
+            squares = np.sum(np.multiply(weights, np.square(gap, out=gap), out=gap), axis=1)
         return np.stack([*columns, squares], axis=1) / n
 
     return statistic

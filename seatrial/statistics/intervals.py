@@ -36,7 +36,10 @@ def exponentials(rng: np.random.Generator, rows: int, size: int) -> Floats:
 
 def signs(rng: np.random.Generator, rows: int, size: int) -> Floats:
     """Draw -1 or 1 for each example with equal odds (rows, size): its error's size is kept, its direction is not."""
-    return 2 * rng.integers(0, 2, (rows, size), dtype=np.int8).astype(np.float64) - 1
+    drawn = rng.integers(0, 2, (rows, size), dtype=np.int8).astype(np.float64)
+    drawn *= 2
+    drawn -= 1
+    return drawn
 
 
 def bootstrap(

@@ -1,11 +1,14 @@
 """The attacked images that are kept are those of the worst examples, lie in the ball, and do what is said of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from seatrial.families.uncertainty_span.effort import PICTURED, STAGES, TRANSFORMED
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
+from workers.families.uncertainty_span.pictured import worst
 
 GRID = (IMAGES * 255).round() / 255
 SHAPE = (1, 4, 4)
@@ -48,6 +51,19 @@ def test_the_worst_are_kept_and_do_what_is_said(effort: str, norm: str, epsilon:
             assert entropies(attacked[None])[0] == pytest.approx(row[f"entropy_{arm}"], abs=0.03)
         assert row["entropy_over"] <= row["entropy_clean"] <= row["entropy_under"]
         assert row["entropy_clean"] == pytest.approx(entropies(clean[None])[0], abs=1e-5)
+
+
+def test_the_worst_are_looked_for_once_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def counted(*of: Any) -> dict[int, float]:
+        asked.append(1)
+        return worst(*of)
+
+    monkeypatch.setattr("workers.families.uncertainty_span.family.worst", counted)
+    audit(parameters(steps=2), NETWORK, (GRID, LABELS), batch_size=4, shards=2)
+    # All records are read for it: once a batch, an audit took time and memory by the square of its examples.
+    assert len(asked) == 2
 
 
 def test_what_is_no_picture_is_not_kept() -> None:

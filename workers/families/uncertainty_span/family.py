@@ -34,7 +34,7 @@ from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.outliers import attack_outliers
 from workers.families.uncertainty_span.part_estimates import doubt_parts, part_estimates, stages_of
 from workers.families.uncertainty_span.parts import attack_part
-from workers.families.uncertainty_span.pictured import attack_to_show
+from workers.families.uncertainty_span.pictured import attack_to_show, worst
 from workers.families.uncertainty_span.prediction_sets import set_estimates, whole_sets
 from workers.families.uncertainty_span.queried import QUERIES, attack_by_queries
 from workers.families.uncertainty_span.records import to_records
@@ -111,9 +111,10 @@ class UncertaintySpan:
         if shard.stage == SURROGATE:
             return fit_surrogate(params, context)
         tables = []
+        spans = worst(params, context) if shard.stage == PICTURES else {}
         for batch in context.batches():
             if shard.stage == PICTURES:
-                tables.append(attack_to_show(params, context, batch))
+                tables.append(attack_to_show(params, context, batch, spans))
                 continue
             columns, non_finite = self._attack(params, shard.stage, context, batch)
             tables.append(to_records(batch, non_finite, columns))

@@ -1,6 +1,6 @@
 """Attacked images to look at: those of the examples an attacker can do most with, attacked once more and kept."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,16 @@ _SCHEMA: dict[str, pa.DataType] = {
 }
 
 
-def attack_to_show(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> Records:
+def attack_to_show(
+    params: UncertaintySpanParams, context: ImageContext, batch: Batch, spans: Mapping[int, float]
+) -> Records:
     """Attack those of a batch once more that are among the sample's worst, and keep the images.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        batch: Some of its examples.
+        spans: The worst of the whole sample, see :func:`worst`.
 
     Returns:
         A row per example, all null but for the worst. Of these ``span``, the widest that the audit's attacks reached in
@@ -46,7 +54,6 @@ def attack_to_show(params: UncertaintySpanParams, context: ImageContext, batch: 
         three channels.
     """
     values: dict[str, list[Any]] = {name: [None] * len(batch.example_ids) for name in _SCHEMA}
-    spans = _worst(params, context)
     chosen = [row for row, example in enumerate(batch.example_ids) if example in spans]
     if chosen and _is_picture(context, batch.images):
         at = torch.tensor(chosen, device=batch.images.device)
@@ -64,8 +71,8 @@ def attack_to_show(params: UncertaintySpanParams, context: ImageContext, batch: 
     return pa.table(rows | {name: pa.array(values[name], kind) for name, kind in _SCHEMA.items()})
 
 
-def _worst(params: UncertaintySpanParams, context: ImageContext) -> dict[int, float]:
-    """Return the widest spans of the sample by example."""
+def worst(params: UncertaintySpanParams, context: ImageContext) -> dict[int, float]:
+    """Return the widest spans of the sample by example; it reads all records, so once for all batches."""
     attack = Sample(context.records("attack"))
     others = [*STAGES, TRANSFORMED] if params.effort != "quick" else []
     others += ["tempered"] if is_saturated(attack) else []
