@@ -196,8 +196,12 @@ def _saddlepoint(terms: Floats, start: float, end: float, near: float) -> float:
     """Return where the sum of y / (1 - s y), which grows with s, is 0: by Newton's steps within a shrinking bracket."""
     # Next to a pole a step is as short as the way to it, and would pass for the last one.
     at = near if CLEAR_OF_POLES * start < near < CLEAR_OF_POLES * end else 0.0
+    shares: Floats = np.empty_like(terms)
     for _ in range(100):
-        shares: Floats = terms / (1 - at * terms)
+        # terms / (1 - at * terms), without a new array each time.
+        np.multiply(at, terms, out=shares)
+        np.subtract(1, shares, out=shares)
+        np.divide(terms, shares, out=shares)
         slope = float(shares.sum())
         start, end = (start, at) if slope > 0 else (at, end)
         step = at - slope / float(shares @ shares)

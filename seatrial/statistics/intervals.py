@@ -25,7 +25,8 @@ TIED = 1e-9
 
 def counts(rng: np.random.Generator, rows: int, size: int) -> Floats:
     """Draw ``size`` of ``size`` examples with replacement, ``rows`` times; return how often each came (rows, size)."""
-    cells = rng.integers(0, size, (rows, size)) + size * np.arange(rows)[:, None]
+    cells = rng.integers(0, size, (rows, size))
+    cells += size * np.arange(rows)[:, None]
     return np.bincount(cells.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
 
 

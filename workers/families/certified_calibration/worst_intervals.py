@@ -50,13 +50,18 @@ def worst_interval(
         return None
 
     def outcomes(rng: np.random.Generator, rows: int, size: int) -> Floats:
-        right: Floats = (rng.random((rows, size)) < confidence).astype(np.float64)
-        return right - confidence
+        drawn = rng.random((rows, size))
+        return np.subtract(drawn < confidence, confidence, out=drawn)
 
     def draw(statistic: Callable[[Floats], Floats], how: Draw) -> Floats:
         return resample(lambda drawn: statistic(drawn)[:, None], [n], seed=seed, resamples=resamples, draw=how)[:, 0]
 
-    drawn = draw(errors, lambda rng, rows, size: counts(rng, rows, size) - 1)
+    def further(rng: np.random.Generator, rows: int, size: int) -> Floats:
+        found = counts(rng, rows, size)
+        found -= 1
+        return found
+
+    drawn = draw(errors, further)
     return norm_interval(own, np.ones(n), drawn, draw(by_chance, outcomes), alpha=alpha)
 
 
