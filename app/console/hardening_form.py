@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
 from app.console import repository, service
+from app.console.fitting import LEFT_OPEN, newest_fitting
 from app.console.forms import REST, Form
 from app.console.method_fields import POINTER, PREFIX, fields_of, methods_for, read_params
 from app.console.pages import page
@@ -129,6 +131,17 @@ def _form(
         trained, audited = (
             named_row(datasets.find, session, viewer.project_id, form.said(name)) for name in ("dataset", "audited")
         )
+        if model is not None and not form.said("audited"):
+            audited = newest_fitting(
+                session, viewer.project_id, model, data, splits=("test", "validation"), other_than=trained
+            )
+        if model is not None and not form.said("dataset"):
+            # What is meant for it, or else whatever is not audited: the overlap is looked for all the same.
+            trained = newest_fitting(session, viewer.project_id, model, data, splits=("train",), other_than=audited)
+            trained = trained or newest_fitting(session, viewer.project_id, model, data, other_than=audited)
+        missing = {} if model is None else {"trained on": trained, "audited on": audited}
+        left_open = {"dataset": trained, "audited": audited}
+        form = replace(form, values={**form.values, **{name: row.id for name, row in left_open.items() if row}})
         policies = service.policy_names(session, viewer.project_id)
     spec = methods().get(form.said("method"))
     is_asked = None not in (model, trained, audited, spec)
@@ -145,11 +158,13 @@ def _form(
         status=status,
         form=shown,
         models=[(row.id, f"{row.name} {row.version}, {row.task} ({row.state})") for row in usable],
-        datasets=[(row.id, f"{row.name} {row.version}, {row.task}") for row in data],
+        datasets=[("", LEFT_OPEN), *((row.id, f"{row.name} {row.version}, {row.task}") for row in data)],
+        others=[(row.id, f"{row.name} {row.version}, {row.task}") for row in data],
         methods=[(slug, f"{slug}: {told}") for slug, told in _methods(model).items()],
         chosen={name: form.said(name) for name in _CHOSEN},
         model=model,
         refusal=refusal,
+        missing=[what for what, row in missing.items() if row is None],
         is_fitting=is_fitting,
         about=spec.params.__doc__.partition("\n")[0] if spec is not None and spec.params.__doc__ else "",
         trains=spec is not None and spec.trains,

@@ -1,19 +1,18 @@
 """Submitting an audit: model and data, then checks, then what it costs, and only then the button that spends it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
-from sqlalchemy.orm import Session
 from starlette.responses import PlainTextResponse, RedirectResponse
 
 from app.audits import service as audits
-from app.audits.compatibility import TaskMismatchError, check_data
 from app.audits.submitting import estimate, plan
 from app.console import repository, service
+from app.console.fitting import LEFT_OPEN, mismatch, newest_fitting
 from app.console.forms import Form
 from app.console.pages import page
 from app.console.parameters import MOST_IN_SIGHT, fields_of, override, read_params
@@ -29,12 +28,11 @@ from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.registry import families
 from seatrial.contracts.states import ModelState
 from seatrial.families.narratives import narrative_of
-from seatrial.store.tables import DatasetRow, ModelRow
+from seatrial.store.tables import ModelRow
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 KEY = re.compile(r"console-[0-9a-f-]{36}")
-LEFT_OPEN = "the newest that fits the model"
 STARTING = {"seed": "0", "policy": "standard"}
 
 
@@ -101,9 +99,9 @@ def _form(
         dataset = named_row(datasets.find, session, viewer.project_id, form.said("dataset"))
         is_left_open = model is not None and not form.said("dataset")
         if is_left_open:
-            dataset = _newest_fitting(session, viewer.project_id, model, data)
+            dataset = newest_fitting(session, viewer.project_id, model, data)
             form = replace(form, values={**form.values, "dataset": "" if dataset is None else dataset.id})
-        mismatch = None if model is None or dataset is None else _mismatch(model, dataset)
+        misfit = None if model is None or dataset is None else mismatch(model, dataset)
         policies = service.policy_names(session, viewer.project_id)
     checks = offered_checks(model, form, kinds) if model is not None and dataset is not None else []
     return page(
@@ -118,31 +116,12 @@ def _form(
         model=model,
         dataset=dataset,
         is_left_open=is_left_open,
-        mismatch=mismatch,
+        mismatch=misfit,
         checks=checks,
         policies=[("", "none: only numbers"), *((name, name) for name in policies)],
         cost=cost,
         confirmed=confirmed,
     )
-
-
-def _newest_fitting(session: Session, project_id: str, model: ModelRow, data: Sequence[DatasetRow]) -> Any:
-    """Return the newest dataset a model can be audited on; None where there is none."""
-    for one in data:
-        # What decides is not in a list to choose from, and may be large: one at a time.
-        dataset = datasets.find(session, project_id, one.id) if one.task == model.task else None
-        if dataset is not None and _mismatch(model, dataset) is None:
-            return dataset
-    return None
-
-
-def _mismatch(model: ModelRow, dataset: DatasetRow) -> str | None:
-    """Return why a model cannot be audited on a dataset; None where it can."""
-    try:
-        check_data(model, dataset)
-    except TaskMismatchError as error:
-        return error.detail
-    return None
 
 
 def named_row(find: Any, session: Any, project_id: str, said: str) -> Any:

@@ -10,7 +10,7 @@ from app.hardenings import report
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.hardenings import HardeningRead, HardeningReportRead, HardeningResult, PairedDifference
 from seatrial.contracts.training import methods
-from seatrial.store.tables import AuditRow, HardeningRow
+from seatrial.store.tables import AuditRow, DatasetRow, HardeningRow
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
 from tests.uploads import dataset_manifest, npz, upload, upload_both
@@ -66,6 +66,29 @@ def test_the_cost_is_shown_and_one_button_pressed_twice_is_one_hardening(
     assert console.get(f"/hardenings/{row.id}/weights").status_code == 404
     assert console.post(f"/hardenings/{row.id}/cancel").status_code == 303
     assert stored(console)[0].state == "cancelled"
+
+
+def test_data_left_open_are_the_newest_that_fit_and_are_not_the_same(console: Console, ready: dict[str, str]) -> None:
+    page = console.get(f"/harden?model={ready['model']}&method=adversarial")
+    picked = {one["name"]: one["value"] for one in elements(page, "input") if one.get("type") == "hidden"}
+    assert {picked["dataset"], picked["audited"]} == {ready["dataset"], ready["audited"]}
+    # What was uploaded to be trained on is trained on, however new it is.
+    manifest = dataset_manifest(name="more", split="train")
+    newest = upload(console.client, "datasets", manifest, npz(25)).json()["id"]
+    page = console.get(f"/harden?model={ready['model']}&method=adversarial")
+    picked = {one["name"]: one["value"] for one in elements(page, "input") if one.get("type") == "hidden"}
+    assert (picked["dataset"], picked["audited"]) == (newest, ready["dataset"])
+
+
+def test_where_no_data_fit_the_page_says_for_what(console: Console, ready: dict[str, str]) -> None:
+    with console.services.database.write() as session:
+        session.get_one(DatasetRow, ready["dataset"]).task = "text-classification"
+    page = console.get(f"/harden?model={ready['model']}&method=adversarial")
+    assert "No other dataset here fits parity 1 to be trained on." in words(page)
+    with console.services.database.write() as session:
+        session.get_one(DatasetRow, ready["audited"]).task = "text-classification"
+    told = words(console.get(f"/harden?model={ready['model']}&method=adversarial"))
+    assert "No dataset here fits parity 1 to be trained on. No dataset here fits parity 1 to be audited on." in told
 
 
 @pytest.mark.parametrize(
