@@ -16,7 +16,7 @@ from app.policies.documents import YamlError, yaml_to_json
 from seatrial.client import Client
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.family import FamilyParams
-from seatrial.contracts.known_fields import refusal
+from seatrial.contracts.known_fields import pointer_of, refusal
 from seatrial.contracts.near_names import instead
 from seatrial.contracts.policies import GateFile, Policy, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
@@ -170,11 +170,6 @@ def _kinds(checks: Iterable[BaseModel]) -> list[str]:
     return [str(getattr(check, "kind", "")) for check in checks]
 
 
-def _pointer(error: ErrorDetails) -> str:
-    # A rule about several members says which is at fault by a `path` of its own, after pydantic's.
-    return "".join(f"/{step}" for step in (*error["loc"], *error.get("ctx", {}).get("path", ())))
-
-
 def _message(error: ErrorDetails) -> str:
     """Return what is wrong with a field, in the words of its author."""
     if error["type"] == "too_short":
@@ -188,14 +183,16 @@ def _validated(path: Path, parse: Callable[[str], T]) -> T:
     try:
         raw = read_limited(path)
         # JSON as it is: it may hold escapes that YAML reads in another way.
-        return parse(raw.decode("utf-8-sig") if path.suffix == ".json" else yaml_to_json(raw))
+        text = raw.decode("utf-8-sig") if path.suffix == ".json" else yaml_to_json(raw)
+        return parse(text)
     except OSError as error:
         raise BadRequestError(f"{path} cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
         raise BadRequestError(f"{path}: it is nested too deeply") from error
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        told = [f"  {shorten(_pointer(one))}: {shorten(_message(one))}" for one in errors[:_MAX_SHOWN]]
+        body = None if any(one["type"] == "json_invalid" for one in errors) else json.loads(text)
+        told = [f"  {shorten(pointer_of(body, one)[0])}: {shorten(_message(one))}" for one in errors[:_MAX_SHOWN]]
         told += [f"  and {len(errors) - _MAX_SHOWN:,} more"] if len(errors) > _MAX_SHOWN else []
         raise BadRequestError("\n".join([f"{path} is not valid:", *told])) from error
     except (YamlError, ValueError) as error:

@@ -13,15 +13,12 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
 from app.web.problems import FieldError, InvalidRequestError, MalformedBodyError, UnsupportedMediaError
-from seatrial.contracts.known_fields import refusal
+from seatrial.contracts.known_fields import pointer_of, refusal
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # A body of a megabyte has room for a hundred thousand unknown fields; telling each took seconds.
 MAX_ERRORS = 100
-
-# Errors whose last step names something that is not (or must not be) in the body.
-_NAMES_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found", "absent_field"}
 
 
 def json_body(model: type[ModelT]) -> Callable[[Request], Awaitable[ModelT]]:
@@ -69,39 +66,12 @@ def parse_json(raw: bytes | str, model: type[ModelT], *, root: str = "") -> Mode
     body = json.loads(raw)
     errors = []
     for one in found[:MAX_ERRORS]:
-        pointer, said = _pointer(body, (*one["loc"], *_further(one.get("ctx", {}))), one["type"])
+        pointer, said = pointer_of(body, one)
         errors.append(FieldError(pointer=root + pointer, detail=refusal(model, one, said)))
     told = "; ".join(f"{one.pointer or 'body'}: {one.detail}" for one in errors[:5])
     if len(found) > MAX_ERRORS:
         told += f"; `errors` has the first {MAX_ERRORS} of {len(found):,}"
     raise InvalidRequestError(told, errors=errors)
-
-
-def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:
-    # A rule about several members says which is at fault by a `path` of its own, after pydantic's; pydantic points at a
-    # union as a whole where the member that chooses is wrong, and names that member in quotes.
-    if "discriminator" in context:
-        return (str(context["discriminator"]).strip("'"),)
-    return tuple(context.get("path", ()))
-
-
-def _pointer(body: Any, loc: tuple[int | str, ...], kind: str) -> tuple[str, Any]:
-    """Return the JSON pointer of an error, and what stands there or around it.
-
-    Steps that name a member of a union are not in the body and are left out.
-
-    >>> _pointer({"a": {"kind": "x"}}, ("a", "x", "b"), "missing")
-    ('/a/b', {'kind': 'x'})
-    """
-    steps: list[str] = []
-    for position, step in enumerate(loc):
-        inside = isinstance(body, dict) and step in body
-        if inside or (isinstance(body, list) and isinstance(step, int) and step < len(body)):
-            body = body[step]
-        elif not (position == len(loc) - 1 and kind in _NAMES_ABSENT):
-            continue
-        steps.append(str(step).replace("~", "~0").replace("/", "~1"))
-    return "".join("/" + step for step in steps), body
 
 
 def accepts(model: type[BaseModel], *, examples: dict[str, Any]) -> dict[str, Any]:

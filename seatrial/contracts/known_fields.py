@@ -9,6 +9,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from seatrial.contracts.near_names import instead, not_a_choice
 
+# Errors whose last step names something that is not (or must not be) in the body.
+_NAMES_ABSENT = {"missing", "extra_forbidden", "union_tag_not_found", "absent_field"}
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -21,6 +23,38 @@ def absent_field(field: str, what: str) -> PydanticCustomError:
     """
     told = {"field": field, "what": what, "path": (field,)}
     return PydanticCustomError("absent_field", "{field} is required: {what}", told)
+
+
+def pointer_of(body: Any, error: ErrorDetails) -> tuple[str, Any]:
+    """Return the JSON pointer of an error, and what stands there or around it.
+
+    Steps that name a member of a union are not in the body and are left out.
+
+    Args:
+        body: As it was sent.
+        error: What pydantic says of it.
+
+    >>> pointer_of({"a": {"kind": "x"}}, {"type": "missing", "loc": ("a", "x", "b"), "msg": "", "input": None})
+    ('/a/b', {'kind': 'x'})
+    """
+    place = (*error["loc"], *_further(error.get("ctx", {})))
+    steps: list[str] = []
+    for position, step in enumerate(place):
+        inside = isinstance(body, dict) and step in body
+        if inside or (isinstance(body, list) and isinstance(step, int) and step < len(body)):
+            body = body[step]
+        elif not (position == len(place) - 1 and error["type"] in _NAMES_ABSENT):
+            continue
+        steps.append(str(step).replace("~", "~0").replace("/", "~1"))
+    return "".join("/" + step for step in steps), body
+
+
+def _further(context: Mapping[str, Any]) -> tuple[int | str, ...]:
+    # A rule about several members says which is at fault by a `path` of its own, after pydantic's; pydantic points at a
+    # union as a whole where the member that chooses is wrong, and names that member in quotes.
+    if "discriminator" in context:
+        return (str(context["discriminator"]).strip("'"),)
+    return tuple(context.get("path", ()))
 
 
 def refusal(body: Any, error: ErrorDetails, said: object = None) -> str:
