@@ -9,7 +9,7 @@ from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
 from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_estimate
-from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words
+from seatrial.reporting.outcomes import applied, format_loss, not_measured, not_measured_in_words
 from seatrial.terminals import escaped_line
 
 PROMOTE = "seatrial baselines promote AUDIT makes one"
@@ -108,11 +108,7 @@ def _value(rule: RuleOutcome) -> str:
         return "-"
     if rule.baseline is None or judged.value is None:
         return format_estimate(judged)
-    way = "worse"
-    if judged.value < 0:
-        low, high = (None if end is None else -end for end in (judged.high, judged.low))
-        judged, way = judged.model_copy(update={"value": -judged.value, "low": low, "high": high}), "better"
-    return f"{way} by {format_estimate(judged)}"
+    return format_loss(judged)
 
 
 def _lacks_baseline(judgement: Judgement) -> bool:

@@ -106,7 +106,7 @@ def _explain(rule: RuleOutcome) -> str:
         return f"{_subject(rule)}: {rule.reason}"
     said = _claim(rule, quantity)
     if rule.outcome == "inconclusive" and quantity.low and quantity.high:
-        said += f" (between {quantity.low} and {quantity.high})"
+        said += f" (between {_end(rule, quantity.low)} and {_end(rule, quantity.high)})"
     said += f"; {_allowed(rule, quantity)}"
     if rule.outcome == "inconclusive" and rule.counts_as == "failed":
         return f"{said}; undecided counts as failed"
@@ -128,6 +128,13 @@ def _claim(rule: RuleOutcome, quantity: Quantity) -> str:
     if not claim:
         return f"{_subject(rule)} is {quantity.value}"
     return claim.format(value=quantity.value, **named(rule.metric).qualifiers)
+
+
+def _end(rule: RuleOutcome, end: str) -> str:
+    """Return an end of an interval; one of a loss says which way it lies, as the sentence may be about a gain."""
+    if rule.baseline is None:
+        return end
+    return f"{end.removeprefix('-')} {'better' if end.startswith('-') else 'worse'}"
 
 
 def _allowed(rule: RuleOutcome, quantity: Quantity) -> str:

@@ -261,6 +261,7 @@ def _decide(
         drawn = finding.looks.examples
         left = None if left is None else left + finding.looks.sizes[-1] - drawn
     side, bound = _asked(rule)
+    is_loss = finding.baseline is not None
     further: int | None = None
     outcome: Outcome
     if refusal is not None or evidence is None or evidence.judged.value is None:
@@ -268,7 +269,7 @@ def _decide(
     elif rule.interval == "ignored":
         value = evidence.judged.value
         outcome = decide((value, value), bound, side)
-        reason = wording.by_value(value, bound, outcome, side)
+        reason = wording.by_value(value, bound, outcome, side, is_loss=is_loss)
     elif evidence.interval is None:
         outcome, reason = "inconclusive", wording.no_interval(evidence)
     else:
@@ -279,7 +280,9 @@ def _decide(
             further = further_examples(evidence, bound, times=1 if held is None else held.times)
             if further is not None and drawn is not None and 0 < evidence.judged.n < drawn:
                 further = math.ceil(further * drawn / evidence.judged.n)
-        reason = wording.by_interval(evidence, bound, side, outcome, by_itself, further=further, left=left)
+        reason = wording.by_interval(
+            evidence, bound, side, outcome, by_itself, further=further, left=left, is_loss=is_loss
+        )
         reason += wording.after_looks(finding.looks)
     counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
     if counts_as == "passed" and finding.looks is not None and finding.looks.is_early and not finding.looks.may_pass:

@@ -56,9 +56,10 @@ def not_measured(check: MeasuredCheck, *, has_ended: bool) -> str:
     return f"{check.kind} {check.state.value}{problem}"
 
 
-def by_value(value: float, bound: float, outcome: Outcome, side: Side) -> str:
+def by_value(value: float, bound: float, outcome: Outcome, side: Side, *, is_loss: bool) -> str:
     """Say how a value alone compares; the rule asked for no more."""
-    return f"{_value_lies(value, bound, outcome, side)}; the rule ignores its interval"
+    said = _value_lies(value, bound, outcome, side)
+    return f"{'a loss of ' if is_loss else ''}{said}; the rule ignores its interval"
 
 
 def no_interval(evidence: Evidence) -> str:
@@ -78,9 +79,10 @@ def by_interval(
     *,
     further: int | None,
     left: int | None,
+    is_loss: bool,
 ) -> str:
-    """Say how an interval compares."""
-    interval = format_interval(evidence.judged)
+    """Say how an interval compares; that of a loss is not the one measured, and is called so."""
+    interval = f"{'of the loss ' if is_loss else ''}{format_interval(evidence.judged)}"
     if outcome != "inconclusive":
         right = "at most" if side == "max" else "at least"
         wrong = "above" if side == "max" else "below"

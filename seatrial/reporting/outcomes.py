@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.policies import Judgement, RuleOutcome, Unmeasured
 from seatrial.reporting.numbers import format_aligned, format_bound, format_estimate, format_interval
 
@@ -72,10 +73,21 @@ def measured(outcome: RuleOutcome) -> str:
     if outcome.baseline is not None:
         text += f"; baseline {format_estimate(outcome.baseline)}"
         if outcome.judged is not None:
-            text += f"; worse by {format_estimate(outcome.judged)}"
+            text += f"; {format_loss(outcome.judged)}"
     elif outcome.judged is not None and format_interval(outcome.judged) != format_interval(outcome.estimate):
         text += f"; judged by {format_interval(outcome.judged) or 'no interval'}"
     return text
+
+
+def format_loss(loss: Estimate) -> str:
+    """Write how much worse than the baseline a number is; below 0 it is better, and so are the ends turned.
+
+    >>> format_loss(Estimate(value=-0.05, low=-0.2, high=0.08, n=60, method="mover"))
+    'better by 0.0500 [-0.0800, 0.2000]'
+    """
+    if loss.value is not None and loss.value < 0:
+        return f"better by {format_estimate(loss.negative())}"
+    return f"worse by {format_estimate(loss)}"
 
 
 def further_in_words(further: int, left: int | None) -> str:
