@@ -13,7 +13,7 @@ from seatrial.client import Client
 @click.command()
 @click.option("--data", required=True, help="Dataset id.")
 @click.option("--check", required=True, help="Kind of the check, as audits name it.")
-@click.option("--metric", help="What to sort by.  [default: the family's first number]")
+@click.option("--metric", help="What to sort by.  [default: the first that shipped policies judge]")
 @click.option("--against", help="Audit, one of those shown, to measure differences from.")
 @click.option("--group", help="Group of audits, where some ran with other parameters.  [default: that of most models]")
 @click.option("--across", help="Parameter in which audits may differ: a row for each value.")

@@ -9,7 +9,7 @@ from app.console.pages import page
 from app.console.tradeoffs import draw_curves, draw_scatter
 from app.console.viewer import ConsoleRoute, Reader, Viewer
 from app.leaderboards.service import Asked, leaderboard
-from app.leaderboards.tables import columns, place_in_words, varied_in_words
+from app.leaderboards.tables import columns, has_ranges, place_in_words, varied_in_words
 from app.web.identifiers import is_id
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Service, Services
@@ -63,6 +63,7 @@ def _show(request: Request, viewer: Viewer, services: Services, asked: dict[str,
         board=board,
         columns=[] if board is None else columns(board),
         place=place_in_words,
+        has_ranges=board is not None and has_ranges(board),
         refusal=refusal,
         parameters=[] if board is None else _may_differ(board),
         varied=varied_in_words,

@@ -21,7 +21,14 @@ from seatrial.contracts.estimates import Estimate
 from seatrial.reporting.attacked import attacks_in
 from seatrial.reporting.looks import next_look_in_words
 from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
-from seatrial.reporting.outcomes import applied, format_loss, not_measured, not_measured_in_words, required, share_of_range
+from seatrial.reporting.outcomes import (
+    applied,
+    format_loss,
+    not_measured,
+    not_measured_in_words,
+    required,
+    share_of_range,
+)
 from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.tables import arrange, cell_basis, open_end
 from seatrial.reporting.words import words

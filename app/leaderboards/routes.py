@@ -44,7 +44,8 @@ async def read_leaderboard(
         Query(
             max_length=200,
             pattern=r"^[ -~]+$",
-            description="What to sort by, one of `metrics`; by default the family's first number with a better way.",
+            description="What to sort by, one of `metrics`; by default the first that shipped policies judge, else "
+            "the family's first with a better way.",
             examples=["clean_accuracy"],
         ),
     ] = None,

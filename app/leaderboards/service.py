@@ -13,6 +13,7 @@ from typing import Any
 from app.gates.stored import read_records
 from app.leaderboards import repository
 from app.leaderboards.ranking import Entry, difference, on_pareto_front, places
+from app.policies.presets import judged_of
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.datasets import read_as
@@ -43,7 +44,7 @@ class Asked:
     Attributes:
         dataset: Id.
         check: Family.
-        metric: Name without the family; None: the family's first number.
+        metric: Name without the family; None: the first that shipped policies judge, else the family's first.
         against: Audit to measure differences from.
         group: Of which the rows are; None: the one with most models, of several the newest.
         across: Parameter of the check in which rows may differ: a model has a row for each of its values.
@@ -171,7 +172,8 @@ def _metrics(kind: str, checks: Sequence[MeasuredCheck]) -> list[str]:
 
 def _metric(asked: Asked, metrics: Sequence[str]) -> str | None:
     if asked.metric is None:
-        return next((name for name in metrics if better_of(f"{asked.check}.{name}") != "neither"), None)
+        with_a_way = [name for name in metrics if better_of(f"{asked.check}.{name}") != "neither"]
+        return next(iter([*judged_of(asked.check, with_a_way), *with_a_way]), None)
     metric = asked.metric.removeprefix(f"{asked.check}.")
     if not metrics:
         spec = families()[asked.check]

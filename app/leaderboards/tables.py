@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 
+from app.policies.presets import judged_of
 from app.reports.markdown import code, prose
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.leaderboards import LeaderboardRead, LeaderboardRow
@@ -21,12 +22,13 @@ _LEADING = (
 
 
 def columns(board: LeaderboardRead) -> list[str]:
-    """Return which numbers a page shows: the one that sorts, the one beside it, then those without qualifiers."""
+    """Return which numbers a page shows: the one that sorts, the one beside it, what policies judge."""
     if board.metric is None:
         return []
     first = [name for name in dict.fromkeys([board.metric, board.beside]) if name is not None]
-    plain = [name for name in board.metrics if "[" not in name and name not in first]
-    return [*first, *plain[: MOST_COLUMNS - len(first)]]
+    plain = [name for name in board.metrics if "[" not in name]
+    others = [name for name in dict.fromkeys([*judged_of(board.check, board.metrics), *plain]) if name not in first]
+    return [*first, *others[: MOST_COLUMNS - len(first)]]
 
 
 def place_in_words(row: LeaderboardRow) -> str:
@@ -38,6 +40,11 @@ def place_in_words(row: LeaderboardRow) -> str:
     if row.rank is None:
         return "-"
     return str(row.rank) if row.rank_low == row.rank_high else f"{row.rank} ({row.rank_low} to {row.rank_high})"
+
+
+def has_ranges(board: LeaderboardRead) -> bool:
+    """Return whether comparisons leave more than one place open to a model."""
+    return any(row.rank_low != row.rank_high for row in board.rows)
 
 
 def varied_in_words(row: LeaderboardRow) -> str:
@@ -106,10 +113,10 @@ def _markdown(board: LeaderboardRead) -> Iterator[str]:
         flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags)
         yield line([*told, prose(flags) if flags else "-"])
     yield ""
-    yield prose(
-        f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}. A rank's range holds "
-        "the places that comparisons of every two models leave open (95 %)."
-    )
+    told = f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}."
+    if has_ranges(board):
+        told += " A rank's range holds the places that comparisons of every two models leave open (95 %)."
+    yield prose(told)
 
 
 def line(cells: Sequence[str]) -> str:

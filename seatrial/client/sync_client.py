@@ -272,7 +272,7 @@ class Client(Hardenings, Keeping):
         Args:
             dataset: The dataset, or its id.
             check: Kind of the check.
-            metric: What to sort by; by default the family's first number with a better way.
+            metric: What to sort by; by default the first number that shipped policies judge.
             against: Audit, one of the rows', to measure differences from.
             group: Which audits, where some ran with other parameters; by default those of most models.
             across: Parameter of the check in which audits may differ: a model has a row for each of its values.

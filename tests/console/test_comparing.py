@@ -143,6 +143,12 @@ def test_numbers_under_other_parameters_are_not_compared_and_said_loudly(
     # Once for all numbers it is true of; clean ones mean the same, and are compared.
     assert told.count("cannot be compared: epsilon is 0.0313725 in A and 0.1 in B.") == 1
     assert "baseline" not in told
+    span = [one for metric, one in compared(console, *pair).items() if metric.startswith("uncertainty_span.")]
+    apart = [one for one in span if one.difference is None]
+    assert (
+        f"None of the {len(span) - len(apart)} numbers that were compared differs significantly; "
+        f"{len(apart)} of {len(span)} were not compared."
+    ) in told
     assert compared(console, *pair)["uncertainty_span.clean_accuracy"].difference is not None
 
 

@@ -57,6 +57,26 @@ def test_models_stand_in_the_order_of_a_metric(console: Console, three: list[str
     assert all(row["rank_low"] <= row["rank"] <= row["rank_high"] for row in board["rows"])
 
 
+def test_the_default_is_the_number_that_shipped_policies_judge(console: Console, three: list[str]) -> None:
+    for at, audit in enumerate(three):
+        worst = {"value": 1.9 - at / 10, "low": 1.8 - at / 10, "high": 2.0 - at / 10, "n": 100, "method": "gaffke"}
+        change(console, audit, estimates={"mus_worst": worst})
+    board = ask(console, three[0]).json()
+    assert board["metric"] == "mus_worst"
+    assert [row["audit"] for row in board["rows"]] == three[::-1]
+
+
+def test_ranges_are_explained_where_a_rank_has_one(console: Console, three: list[str]) -> None:
+    told = {"A rank's range": ask(console, three[0], metric="mus", format="markdown").text}
+    address = f"/leaderboard?dataset={dataset_of(console, three[0])}&check={SPAN}&metric=mus"
+    told["In brackets behind a rank"] = words(console.get(address))
+    assert [said for said, text in told.items() if said in text] == []
+    for audit in three[:2]:
+        change(console, audit, estimates={"mus": {"value": 1.0, "low": 0.5, "high": 1.5, "n": 100, "method": "gaffke"}})
+    assert "A rank's range" in ask(console, three[0], metric="mus", format="markdown").text
+    assert "In brackets behind a rank" in words(console.get(address))
+
+
 def test_a_metric_without_a_better_way_has_no_ranks(console: Console, three: list[str]) -> None:
     board = ask(console, three[0], metric="entropy[arm=clean]").json()
     assert board["better"] == "neither"
