@@ -16,6 +16,7 @@ from app.audits.repository import AuditParts, RunningShard, StageWork
 from app.audits.timing import spread_stored
 from app.deletions.service import missing
 from app.policies.repository import find_own_judgement
+from app.web.identifiers import no_such
 from app.web.problems import NotFoundError
 from seatrial.contracts.costs import StageShares
 from seatrial.contracts.meters import meters_of
@@ -68,7 +69,7 @@ def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: flo
 
 def not_found(audit_id: str) -> NotFoundError:
     """Return the answer for an id the project does not have."""
-    return NotFoundError(f"There is no audit {audit_id} in this project.")
+    return NotFoundError(no_such("audit", audit_id))
 
 
 def render_summary(audit: AnyRow) -> dict[str, Any]:

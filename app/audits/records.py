@@ -18,6 +18,7 @@ from app.web.computing import Piece
 from app.web.heads import Stream
 from app.web.problems import NotAcceptableError, NotFoundError
 from app.web.services import Services
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.states import PREFLIGHT
 from seatrial.store.database import AnyRow
 from seatrial.store.records import iter_records, parquet_pieces
@@ -134,8 +135,7 @@ def find_records(services: Services, project_id: str, audit_id: str, named: str,
         stages = repository.list_stages(session, check.id)
         wanted = _main_stage(stages) if stage is None else next((one for one in stages if one.name == stage), None)
         if wanted is None:
-            begun = ", ".join(one.name for one in stages) or "none"
-            raise NoRecordsError(f"Check {check.id} has not begun {stage or 'its first stage'}; begun so far: {begun}.")
+            raise NoRecordsError(_no_stage(check.id, stage, [one.name for one in stages]))
         digests = repository.list_record_digests(session, check.id, wanted.name)
     if not digests:
         raise NoRecordsError(f"Stage {wanted.name} of check {check.id} has no finished shard yet.")
@@ -144,6 +144,14 @@ def find_records(services: Services, project_id: str, audit_id: str, named: str,
         services.store.local_path(digest)
     measured_in = check.reused["audit"] if check.reused else None
     return StageRecords(wanted.name, len(digests) == wanted.shards, list(digests), measured_in)
+
+
+def _no_stage(check_id: str, stage: str | None, begun: Sequence[str]) -> str:
+    if not begun:
+        return f"Check {check_id} has not begun: no stage has records yet."
+    if stage is None:
+        return f"Check {check_id} has not begun its first stage; begun so far: {', '.join(begun)}."
+    return f"Check {check_id} has no stage {stage!r} with records{instead(stage, begun, 'begun so far:')}."
 
 
 def _main_stage(stages: Sequence[StageRow]) -> StageRow | None:

@@ -26,6 +26,7 @@ from app.datasets import repository as datasets
 from app.models import repository as models
 from app.policies.baselines import check_baseline, not_promoted
 from app.policies.service import Chosen, choose_policy, parsed
+from app.web.identifiers import no_such
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission
 from seatrial import tracing
@@ -200,7 +201,7 @@ def looks_of(check: FamilyParams, request: AuditCreate, samples: int) -> list[in
 def _model(session: Session, project_id: str, model_id: str, pointer: str) -> ModelRow:
     row = models.find(session, project_id, model_id) if "\0" not in model_id else None
     if row is None:
-        raise UnknownReferenceError(f"There is no model {model_id} in this project.", pointer=pointer)
+        raise UnknownReferenceError(no_such("model", model_id), pointer=pointer)
     if row.state == ModelState.REJECTED and row.problem is not None:
         problem = StoredProblem.model_validate(row.problem)
         raise StoredProblemError(
@@ -212,7 +213,7 @@ def _model(session: Session, project_id: str, model_id: str, pointer: str) -> Mo
 def _dataset(session: Session, project_id: str, dataset_id: str, pointer: str) -> DatasetRow:
     row = datasets.find(session, project_id, dataset_id) if "\0" not in dataset_id else None
     if row is None:
-        raise UnknownReferenceError(f"There is no dataset {dataset_id} in this project.", pointer=pointer)
+        raise UnknownReferenceError(no_such("dataset", dataset_id), pointer=pointer)
     return row
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from app.comparisons import repository
 from app.comparisons.grouping import comparable, over_runs
 from app.gates.stored import read_measured
+from app.web.identifiers import no_such
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.comparisons import ComparedAudit, ComparisonGroup, ComparisonRead
@@ -47,7 +48,7 @@ def comparison(
     with services.database.read() as session:
         rows = repository.list_audits(session, project_id, asked)
         if missing := [audit for audit in asked if audit not in rows]:
-            raise NotFoundError(f"There is no audit {missing[0]} in this project.")
+            raise NotFoundError(no_such("audit", missing[0]))
         measured = {audit: read_measured(session, audit) for audit in asked}
     _check_alike([rows[audit] for audit in asked])
     grouped: dict[str, list[str]] = {}

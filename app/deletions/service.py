@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.deletions import repository
+from app.web.identifiers import no_such
 from app.web.problems import ConflictError, NotFoundError, ProblemError
 from app.web.services import Services
 from seatrial.contracts.deletions import TombstoneRead, TombstoneSummary
@@ -47,7 +48,7 @@ def delete(
         with services.database.read() as session:
             row = repository.find(session, project_id, subject_id)
             if row is None:
-                raise NotFoundError(f"There is no {kind} {subject_id} in this project.") from None
+                raise NotFoundError(no_such(kind, subject_id)) from None
             return _read(row, list(repository.list_along(session, row)))
     except InUseError as error:
         raise _still_used(subject_id, kind, error) from error
@@ -94,7 +95,7 @@ def missing(session: Session, project_id: str, subject_id: str, kind: str) -> Pr
     """Return the answer for an id the project does not have: that it was deleted, or that it never was."""
     row = repository.find(session, project_id, subject_id)
     if row is None:
-        return NotFoundError(f"There is no {kind} {subject_id} in this project.")
+        return NotFoundError(no_such(kind, subject_id))
     return DeletedError(
         f"The {kind} {subject_id} ({row.name}) was deleted on {row.deleted_at:%Y-%m-%d at %H:%M:%S} UTC by "
         f"{row.actor}: GET /v1/tombstones/{subject_id} has what stays of it.",

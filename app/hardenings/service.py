@@ -8,6 +8,7 @@ from app.audits.events import Look
 from app.hardenings import repository
 from app.hardenings.submitting import add_hardening, look_up
 from app.web.idempotency import Answer, fingerprint, once
+from app.web.identifiers import no_such
 from app.web.problems import ConflictError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.hardenings import HardeningCreate, HardeningRead, HardeningSummary
@@ -48,7 +49,7 @@ def submit(services: Services, project_id: str, request: HardeningCreate, key: s
 
 def not_found(hardening_id: str) -> NotFoundError:
     """Return the answer for an id the project does not have."""
-    return NotFoundError(f"There is no hardening {hardening_id} in this project.")
+    return NotFoundError(no_such("hardening", hardening_id))
 
 
 def read_hardening(session: Session, project_id: str, hardening_id: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from app.hardenings import repository
 from app.hardenings.costs import price
 from app.policies.service import check_name
 from app.web.bodies import parse_json
+from app.web.identifiers import no_such
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from seatrial.contracts.hardenings import HardeningCreate, HardeningEstimate
 from seatrial.contracts.near_names import instead
@@ -156,7 +157,7 @@ def _check_trainable(spec: MethodSpec, params: MethodParams, model: ModelRow) ->
 def _data(session: Session, project_id: str, model: ModelRow, dataset_id: str, pointer: str) -> DatasetRow:
     row = datasets.find(session, project_id, dataset_id) if "\0" not in dataset_id else None
     if row is None:
-        raise UnknownReferenceError(f"There is no dataset {dataset_id} in this project.", pointer=pointer)
+        raise UnknownReferenceError(no_such("dataset", dataset_id), pointer=pointer)
     with _at(pointer):
         check_data(model, row)
     return row

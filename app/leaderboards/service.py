@@ -14,6 +14,7 @@ from app.gates.stored import read_records
 from app.leaderboards import repository
 from app.leaderboards.ranking import Entry, difference, on_pareto_front, places
 from app.policies.presets import judged_of
+from app.web.identifiers import no_such
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.datasets import read_as
@@ -79,7 +80,7 @@ def leaderboard(services: Services, project_id: str, asked: Asked) -> Leaderboar
     with services.database.read() as session:
         dataset = repository.find_dataset(session, project_id, asked.dataset)
         if dataset is None:
-            raise NotFoundError(f"There is no dataset {asked.dataset} in this project.")
+            raise NotFoundError(no_such("dataset", asked.dataset))
         found = repository.list_measured(session, project_id, dataset.digest, asked.check, limit=_MOST_CHECKS)
         alike = (row for row in found if read_as(row.dataset_manifest) == read_as(dataset.manifest))
         grouped = _grouped(asked, alike)

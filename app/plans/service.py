@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from app.plans import repository
 from app.plans.submitting import look_up
 from app.web.idempotency import Answer, fingerprint, once
+from app.web.identifiers import no_such
 from app.web.problems import ConflictError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.plans import PlanCreate, PlanRead, PlanStepRead
@@ -135,7 +136,7 @@ def _retried_job(session: Session, step: PlanStepRow) -> str | None:
 def _get(session: Session, project_id: str, plan_id: str) -> PlanRow:
     row = repository.find(session, project_id, plan_id)
     if row is None:
-        raise NotFoundError(f"There is no plan {plan_id} in this project.")
+        raise NotFoundError(no_such("plan", plan_id))
     return row
 
 

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.policies import repository
 from app.policies.service import check_name
+from app.web.identifiers import no_such
 from app.web.problems import InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.near_names import instead
@@ -103,7 +104,7 @@ def find_baseline(session: Session, audit: AnyRow, named: str | None, default: s
 def _fit_audit(session: Session, project_id: str, audit_id: str, task: str, pointer: str) -> AnyRow:
     audit = repository.find_audit(session, project_id, audit_id) if "\0" not in audit_id else None
     if audit is None:
-        raise UnfitBaselineError(f"There is no audit {audit_id} in this project.", pointer=pointer)
+        raise UnfitBaselineError(no_such("audit", audit_id), pointer=pointer)
     if audit.state != RunState.SUCCEEDED:
         raise UnfitBaselineError(
             f"Audit {audit_id} is {audit.state}: only a succeeded one can be compared with.", pointer=pointer
@@ -138,7 +139,7 @@ def add_baseline(session: Session, project_id: str, request: BaselineCreate, aut
     """
     audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
     if audit is None:
-        raise UnfitBaselineError(f"There is no audit {request.audit} in this project.", pointer="/audit")
+        raise UnfitBaselineError(no_such("audit", request.audit), pointer="/audit")
     if audit.state != RunState.SUCCEEDED:
         raise UnfitBaselineError(
             f"Audit {audit.id} is {audit.state}: only a succeeded one can be a baseline.", pointer="/audit"

@@ -4,6 +4,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.policies import repository as policies
+from app.web.identifiers import no_such
 from app.web.problems import NotFoundError
 from seatrial.contracts.policies import Judgement
 from seatrial.reporting.outcomes import Judged
@@ -18,7 +19,7 @@ def get_audit(session: Session, project_id: str, audit_id: str) -> AuditRow:
     """
     row = session.scalar(select(AuditRow).where(AuditRow.id == audit_id, AuditRow.project_id == project_id))
     if row is None:
-        raise NotFoundError(f"There is no audit {audit_id} in this project.")
+        raise NotFoundError(no_such("audit", audit_id))
     return row
 
 

@@ -55,3 +55,25 @@ def is_id(text: str) -> bool:
     (True, False, False)
     """
     return re.fullmatch(ID.strip("^$"), text) is not None
+
+
+_PREFIXES = {"model": "mdl", "dataset": "dat", "audit": "aud", "hardening": "hrd", "plan": "pln", "policy": "pol"}
+
+
+def no_such(kind: str, identifier: str) -> str:
+    """Return the sentence about an id that a project does not have; an id of something else is called that.
+
+    >>> no_such("model", "mdl_1")
+    'There is no model mdl_1 in this project.'
+    >>> no_such("model", "dat_1")
+    'dat_1 is the id of a dataset, and this takes that of a model (mdl_...).'
+    """
+    prefix = identifier.partition("_")[0]
+    other = next((one for one, known in _PREFIXES.items() if known == prefix), kind)
+    if other == kind or kind not in _PREFIXES:
+        return f"There is no {kind} {identifier} in this project."
+    articles = ["an" if one[0] in "aeiou" else "a" for one in (other, kind)]
+    return (
+        f"{identifier} is the id of {articles[0]} {other}, and this takes that of {articles[1]} {kind} "
+        f"({_PREFIXES[kind]}_...)."
+    )

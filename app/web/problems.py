@@ -182,7 +182,7 @@ class ConflictError(ProblemError):
 
     status = 409
     code = "conflict"
-    title = "It conflicts with what is there already"
+    title = "Conflict with the current state"
 
 
 class PayloadTooLargeError(ProblemError):

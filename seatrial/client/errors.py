@@ -1,9 +1,18 @@
 """What a client raises."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
+
+_MOST_IN_DETAIL = 5
+"""Errors that the service joins into one detail, each behind its pointer, or behind the name in it."""
+
+_WRITTEN: tuple[Callable[[Mapping[str, Any]], str], ...] = (
+    lambda _: "",
+    lambda error: f"{error.get('pointer') or 'body'}: ",
+    lambda error: f"{str(error.get('pointer', '')).removeprefix('/')}: ",
+)
 
 
 class ClientError(Exception):
@@ -20,9 +29,8 @@ class ProblemResponseError(ClientError):
         errors = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         self.problem["errors"] = errors
         title, detail = str(problem.get("title", "Error")), str(problem.get("detail", ""))
-        # What is wrong with one field alone is told once, at the field.
-        is_told = len(errors) == 1 and errors[0].get("detail") == detail
-        lines = [title if is_told or not detail else f"{title}: {detail}"]
+        # What is wrong with fields is told once, at the fields.
+        lines = [title if not detail or _repeats(detail, errors) else f"{title}: {detail}"]
         lines += [f"  {error.get('pointer', '')}: {error.get('detail', '')}" for error in errors]
         super().__init__("\n".join(lines))
 
@@ -31,6 +39,14 @@ class ProblemResponseError(ClientError):
         """HTTP status of the response."""
         status = self.problem.get("status", 0)
         return status if isinstance(status, int) else 0
+
+
+def _repeats(detail: str, errors: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a detail says no more than its errors, with or without their pointers."""
+    told = {
+        "; ".join(f"{written(one)}{one.get('detail', '')}" for one in errors[:_MOST_IN_DETAIL]) for written in _WRITTEN
+    }
+    return bool(errors) and detail in told
 
 
 class ServiceUnreachableError(ClientError):

@@ -34,9 +34,11 @@ def model_upload(file: Source | str, manifest: Mapping[str, Any] | None) -> tupl
         manifest: What is said about it; by default what is found and inferred.
 
     Raises:
+        FileNotFoundError: There is no such path.
         ValueError: It is no model, a pickle, or nothing says what it is.
     """
     path = Path(file) if isinstance(file, str) else file
+    _check_exists(path)
     if isinstance(path, Path) and path.suffix in PICKLED and not path.is_dir():
         raise _pickled(path)
     if not isinstance(path, Path) or (manifest is not None and not path.is_dir()):
@@ -76,9 +78,11 @@ def dataset_upload(file: Source | str, manifest: Mapping[str, Any] | None) -> tu
         manifest: What is said about it; by default what is found and inferred.
 
     Raises:
+        FileNotFoundError: There is no such path.
         ValueError: The folder is empty, or nothing says what the examples are for.
     """
     path = Path(file) if isinstance(file, str) else file
+    _check_exists(path)
     if not isinstance(path, Path) or (manifest is not None and not path.is_dir()):
         return _as_given(path, manifest)
     told = dict(manifest) if manifest is not None else _beside(path, is_model=False)
@@ -157,6 +161,11 @@ def _digest(manifest: Mapping[str, Any], source: Source | None) -> str:
             while chunk := file.read(2**20):
                 digest.update(chunk)
     return digest.hexdigest()[:12]
+
+
+def _check_exists(path: Source) -> None:
+    if isinstance(path, Path) and not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {path} (looked for from {Path.cwd()})")
 
 
 def _pickled(*paths: Path) -> ValueError:

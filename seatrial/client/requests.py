@@ -149,6 +149,23 @@ def as_json(value: Any) -> Any:
     return value
 
 
+def checks_as_json(checks: Any) -> Any:
+    """Return the checks of an audit as JSON has them.
+
+    Raises:
+        ValueError: It is one check and no list, or names stand for checks.
+
+    >>> checks_as_json([{"kind": "uncertainty_span"}])
+    [{'kind': 'uncertainty_span'}]
+    """
+    if isinstance(checks, (str, Mapping, BaseModel)):
+        raise ValueError('checks: give a list, even of one: [{"kind": "uncertainty_span"}]')
+    written = as_json(checks)
+    if isinstance(written, list) and (names := [one for one in written if isinstance(one, str)]):
+        raise ValueError(f'checks: a check is its kind and parameters: {{"kind": {json.dumps(names[0])}}}')
+    return written
+
+
 def comparison_query(
     audits: Iterable[str | Stored], groups: Mapping[str, Iterable[str | Stored]], metrics: Iterable[str]
 ) -> dict[str, Any]:

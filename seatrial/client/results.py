@@ -238,7 +238,7 @@ class Audit(_Printed, AuditRead):
         """Return the figures of all checks; a notebook shows them.
 
         Raises:
-            ValueError: The audit is of no client.
+            ValueError: The audit is of no client, or none of its checks has ended.
         """
         figures: Figures = self._through().figures(self)
         return figures

@@ -22,7 +22,7 @@ from seatrial.client.errors import (
     ServiceUnreachableError,
     WaitTimeoutError,
 )
-from seatrial.client.requests import Request, Stored, as_json, id_of, path_part, without_none
+from seatrial.client.requests import Request, Stored, as_json, checks_as_json, id_of, path_part, without_none
 from seatrial.client.responses import parse_event
 from seatrial.client.results import (
     Audit,
@@ -96,6 +96,7 @@ class Audits(Session):
 
         Raises:
             ProblemResponseError: A field is refused, with its name and the reason.
+            ValueError: ``checks`` is no list, or holds names.
         """
         fields = without_none(
             {"samples": samples, "policy": policy, "baseline": id_of(baseline), "stop": stop, "shards": shards}
@@ -103,7 +104,7 @@ class Audits(Session):
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         # An older service knows neither.
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
-        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
+        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": checks_as_json(checks), **fields}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)
 
@@ -132,7 +133,7 @@ class Audits(Session):
         ) | as_json(further)
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
-        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
+        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": checks_as_json(checks), **fields}
         return self._ask(Request("POST", "/v1/audits/estimate", json=body), Cost)
 
     def audits(
@@ -309,8 +310,20 @@ class Audits(Session):
             return read_records(path)
 
     def figures(self, audit: Audit) -> Figures:
-        """Return the figures of an audit's checks; a notebook shows them."""
+        """Return the figures of an audit's checks that have ended; a notebook shows them.
+
+        Raises:
+            ValueError: None has.
+        """
         figures = Figures()
+        if audit.state not in TERMINAL:
+            # It was read a while ago.
+            audit = self.audit(audit)
+        if audit.state not in TERMINAL and not any(check.figures for check in audit.checks):
+            raise ValueError(
+                f"audit {audit.id} is {audit.state}: a check's figures are drawn when it ends, and client.wait(audit) "
+                "waits for that"
+            )
         for check in audit.checks:
             for name in check.figures:
                 path = f"/v1/audits/{path_part(audit.id)}/figures/{path_part(check.id)}/{path_part(name)}"

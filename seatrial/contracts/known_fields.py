@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from seatrial.contracts.near_names import instead, not_a_choice
@@ -112,10 +112,17 @@ def _members(annotation: Any) -> list[Any]:
     """Return the types a value may have, unions resolved."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _members(get_args(annotation)[0])
+        # A tag of its own is a step of the place, as is one that a field holds.
+        return [annotation] if _tag(annotation) is not None else _members(get_args(annotation)[0])
     if origin is None or origin is Literal or _item(annotation) is not None:
         return [annotation]
     return [one for argument in get_args(annotation) for one in _members(argument)]
+
+
+def _tag(annotation: Any) -> str | None:
+    """Return the name a member of a union is chosen by, where it is no field's value."""
+    metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((one.tag for one in metadata if isinstance(one, Tag)), None)
 
 
 def _item(annotation: Any) -> Any:
@@ -127,6 +134,8 @@ def _item(annotation: Any) -> Any:
 
 
 def _inside(one: Any, step: int | str) -> list[Any]:
+    if (tag := _tag(one)) is not None:
+        return _members(get_args(one)[0]) if step == tag else []
     if not (isinstance(one, type) and issubclass(one, BaseModel)):
         item = _item(one)
         # A step into a list is a number; a name chooses among the members of a union, of which lists have none.

@@ -51,7 +51,8 @@ def test_a_check_is_named_by_id_position_or_kind(client: httpx.Client, services:
     names = (first_check(services, audit), "0", "uncertainty_span")
     assert len({client.get(f"/v1/audits/{audit}/records/{name}").content for name in names}) == 1
     assert_problem(client.get(f"/v1/audits/{audit}/records/1"), 404)
-    assert_problem(client.get(f"/v1/audits/{audit}/records/0?stage=outliers"), 404, "no-records")
+    absent = assert_problem(client.get(f"/v1/audits/{audit}/records/0?stage=atack"), 404, "no-records")
+    assert "no stage 'atack' with records: did you mean 'attack'? Begun so far: preflight, attack." in absent.detail
     assert client.get(f"/v1/audits/{audit}/records/0?stage=preflight").headers["seatrial-stage"] == "preflight"
     pair = upload_both(client)
     checks = [{"kind": "uncertainty_span", "steps": steps} for steps in (1, 2)]

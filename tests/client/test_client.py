@@ -112,6 +112,16 @@ def test_a_problem_is_raised_with_its_fields(client: Client, files: tuple[Path, 
         client.audit("aud_nothing")
 
 
+def test_the_id_of_something_else_is_called_that(client: Client, files: tuple[Path, Path]) -> None:
+    audit = submitted(client, files)
+    with pytest.raises(
+        ProblemResponseError, match=f"{audit.dataset} is the id of a dataset, and this takes that of a "
+    ):
+        client.submit(audit.dataset, audit.model, [CHECK])
+    with pytest.raises(ProblemResponseError, match=r"of a model, and this takes that of an audit \(aud_"):
+        client.audit(audit.model)
+
+
 def test_records_that_are_not_there_leave_no_file(client: Client, files: tuple[Path, Path], tmp_path: Path) -> None:
     audit = submitted(client, files)
     with pytest.raises(ProblemResponseError):

@@ -73,3 +73,11 @@ def test_a_pickle_is_refused_at_once_with_the_command_that_converts_it(
             model_upload(path, manifest)
     with pytest.raises(ValueError, match=r"best\.pth: pickle is never loaded"):
         model_upload(tmp_path, manifest)
+
+
+def test_a_path_that_is_not_there_is_called_that(tmp_path: Path) -> None:
+    for given in (None, {"name": "m"}):
+        with pytest.raises(FileNotFoundError, match="there is no file or folder missing/path"):
+            model_upload("missing/path", given)
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+        dataset_upload(tmp_path / "data.npz", None)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.client import Audit, AuditJudgement, Cost, Figure, Figures, Model
+from seatrial.client import Audit, AuditJudgement, Cost, Figure, Figures, Model, ProblemResponseError
 from seatrial.client.results import MAX_ROWS
 from seatrial.client.waiting import shown
 from seatrial.contracts.states import RunState
+from tests.client.asking import AUDIT, Asking, said
 
 NOW = datetime.now(UTC).isoformat()
 EVIL = "<script>alert('x')</script>"
@@ -141,3 +142,37 @@ def test_an_audit_of_several_checks_or_no_client_says_what_is_missing() -> None:
         audit({}).records()
     with pytest.raises(ValueError, match=r"read it with client\.audit"):
         audit({}).figures()
+
+
+@pytest.mark.parametrize("flavour", ["sync", "async"])
+def test_figures_of_an_audit_that_has_not_ended_are_refused_and_not_none(flavour: str) -> None:
+    waiting = Asking(flavour, said(AUDIT), said(AUDIT))
+    with pytest.raises(ValueError, match=r"audit aud_1 is queued: a check's figures are drawn when it ends"):
+        waiting.ask("figures", waiting.ask("audit", "aud_1"))
+    # It has ended since it was read.
+    since = Asking(flavour, said(AUDIT), said({**AUDIT, "state": "succeeded"}))
+    assert since.ask("figures", since.ask("audit", "aud_1")) == []
+
+
+def refused(detail: str, *errors: tuple[str, str]) -> str:
+    told = [{"pointer": pointer, "detail": said} for pointer, said in errors]
+    return str(ProblemResponseError({"title": "No", "detail": detail, "errors": told}))
+
+
+def test_what_is_wrong_with_fields_is_told_once() -> None:
+    assert refused("too small", ("/seed", "too small")) == "No\n  /seed: too small"
+    assert refused("/seed: too small", ("/seed", "too small")) == "No\n  /seed: too small"
+    assert refused("limit: too small", ("/limit", "too small")) == "No\n  /limit: too small"
+    assert refused("body: a list", ("", "a list")) == "No\n  : a list"
+    assert refused("/a: x; /b: y", ("/a", "x"), ("/b", "y")) == "No\n  /a: x\n  /b: y"
+    assert refused("nothing fits", ("/a", "x")) == "No: nothing fits\n  /a: x"
+    assert refused("nothing fits") == "No: nothing fits"
+
+
+def test_checks_that_are_no_list_of_checks_are_refused_with_what_is_one() -> None:
+    one = Asking("sync")
+    for checks in ({"kind": "uncertainty_span"}, "uncertainty_span"):
+        with pytest.raises(ValueError, match="checks: give a list, even of one"):
+            one.ask("submit", "mdl_1", "dat_1", checks)
+    with pytest.raises(ValueError, match=r'its kind and parameters: \{"kind": "uncertainty_span"\}'):
+        one.ask("estimate", "mdl_1", "dat_1", ["uncertainty_span"])

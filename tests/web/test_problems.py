@@ -95,8 +95,13 @@ def test_a_bad_body_is_pointed_at(client: httpx.Client, check: str, pointer: str
             "/sample",
             ": did you mean 'samples'? Known fields: model, dataset, checks, ",
         ),
+        (
+            '{"kind": "uncertainty_span"}], "policy": {"name": "p", "ruless": []}, "checks": [',
+            "/policy/ruless",
+            ": did you mean 'rules'? Known fields: name, description, rules, ",
+        ),
     ],
-    ids=["parameter", "nested", "audit"],
+    ids=["parameter", "nested", "audit", "policy"],
 )
 def test_an_unknown_field_is_refused_with_those_there_are(
     client: httpx.Client, check: str, pointer: str, known: str
