@@ -27,7 +27,7 @@ from seatrial.client import Client
 def compare(
     client: Client, /, audits: tuple[str, ...], groups: tuple[str, ...], metrics: tuple[str, ...], format: str
 ) -> None:
-    """Print mean and standard deviation over training runs, as papers' tables give them.
+    """Print two audits' numbers and their differences; of more, mean and standard deviation over training runs.
 
     AUDITS are grouped by the name of their model: every version is a training run. Audits that did not run alike (the
     same bytes of data, number of examples and seed) are refused.

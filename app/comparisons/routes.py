@@ -7,8 +7,9 @@ from starlette.responses import JSONResponse, Response
 
 from app.access.principal import Reader
 from app.comparisons.service import MOST_AUDITS, comparison
-from app.comparisons.tables import render_csv, render_markdown
+from app.comparisons.tables import members, render_csv, render_markdown
 from app.web.identifiers import ID
+from app.web.links import console_address
 from app.web.problems import InvalidRequestError, raises
 from app.web.services import Service
 from seatrial.contracts.comparisons import ComparisonRead
@@ -65,18 +66,21 @@ async def read_comparison(
 
     Alike are audits of the same bytes of data with the same number of examples and seed; others are refused. A number
     is compared where every audit has it and its parameters make it mean the same; `not_compared` says why others are
-    not.
+    not. Of two audits `differences` has the second less the first with its interval, by which a gate would judge it.
     """
     groups: dict[str, list[str]] = {}
     for one in group or ():
-        name, _, members = one.partition(":")
+        name, _, listed = one.partition(":")
         if name in groups:
             raise InvalidRequestError(f"There are two groups named {name!r}.", part="query", pointer="/group")
-        groups[name] = members.split(",")
-    project_id = principal.project_id
+        groups[name] = listed.split(",")
+    project_id, console = principal.project_id, console_address(services.settings, request)
 
     def answer() -> Response:
         compared = comparison(services, project_id, audit or [], groups, metric or [])
+        if compared.differences and console is not None:
+            first, second = (one.audit for one in members(compared))
+            compared = compared.model_copy(update={"page": f"{console}/compare?a={first}&b={second}"})
         if format == "json":
             return JSONResponse(compared.model_dump(mode="json"))
         text = render_csv(compared) if format == "csv" else render_markdown(compared)

@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.comparisons import repository
+from app.comparisons.differences import compare_number, published_numbers
 from app.comparisons.grouping import comparable, over_runs
-from app.gates.stored import read_measured
+from app.gates.stored import pair, read_measured
+from app.policies import repository as policies
+from app.policies.judged import judged_first
 from app.web.identifiers import no_such
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services
-from seatrial.contracts.comparisons import ComparedAudit, ComparisonGroup, ComparisonRead
+from seatrial.contracts.comparisons import ComparedAudit, ComparisonGroup, ComparisonRead, NumberDifference
 from seatrial.contracts.datasets import read_as
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.policies import MetricName
+from seatrial.contracts.registry import each_once
 from seatrial.contracts.states import RunState
 from seatrial.judging.measured import Measured, is_named
 from seatrial.judging.ranges import named
@@ -62,6 +66,7 @@ def comparison(
         _check_apart([rows[audit] for audit in members])
     values, left = comparable([measured[audit] for audit in asked])
     chosen = _chosen(metrics, values, left)
+    apart = _differences(services, project_id, [measured[audit] for audit in asked], chosen)
     first = rows[asked[0]]
     return ComparisonRead(
         samples=first.samples,
@@ -75,6 +80,7 @@ def comparison(
             )
             for name, members in grouped.items()
         ],
+        differences=apart,
         not_compared=left,
     )
 
@@ -128,7 +134,7 @@ def _check_apart(rows: Sequence[AnyRow]) -> None:
 
 def _chosen(metrics: Sequence[str], values: Mapping[str, Any], left: Mapping[str, str]) -> list[str]:
     if not metrics:
-        return list(values)
+        return judged_first(values)
     chosen: dict[str, None] = {}
     for metric in metrics:
         try:
@@ -141,6 +147,27 @@ def _chosen(metrics: Sequence[str], values: Mapping[str, Any], left: Mapping[str
             raise _refused("metric", f"{metric} cannot be compared{why or ': no audit here has it'}.")
         chosen |= dict.fromkeys(found)
     return list(chosen)
+
+
+def _differences(
+    services: Services, project_id: str, audits: Sequence[Measured], metrics: Sequence[str]
+) -> dict[str, NumberDifference]:
+    """Return the numbers of two audits, the second less the first; nothing of more or fewer."""
+    if len(audits) != 2:
+        return {}
+    before, after = audits
+    with services.database.read() as session:
+        then, now = (policies.find_audit(session, project_id, one.audit) for one in audits)
+    paired = pair(services, now, then) if then is not None and now is not None else None
+    ours, theirs = published_numbers(after), published_numbers(before)
+    compared = [compare_number(name, *ours[name], after, before, paired, theirs[name]) for name in each_once(metrics)]
+    return {
+        one.metric: NumberDifference(
+            first=one.first, second=one.second, difference=one.difference, trend=one.trend, how=one.why
+        )
+        for one in compared
+        if one.first is not None and one.second is not None and one.difference is not None and one.trend is not None
+    }
 
 
 def _matches(wanted: MetricName, name: str) -> bool:

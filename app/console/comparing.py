@@ -2,48 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.comparisons.differences import Compared, compare_number, published_numbers
 from app.console import repository
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
+from app.policies.judged import is_judged, judged_first
 from app.policies.presets import DEMANDS
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
+from seatrial.contracts.comparisons import Trend
 from seatrial.contracts.estimates import Estimate
-from seatrial.contracts.policies import better_of
 from seatrial.contracts.registry import each_once
 from seatrial.families.shared.settling import settled_document
 from seatrial.judging.comparability import differences, in_words
-from seatrial.judging.measured import Measured, MeasuredCheck
-from seatrial.judging.regression import Refusal, compare
 from seatrial.store.database import AnyRow
-
-Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]
-"""What a difference says: `undecided` when its interval holds 0; `changed` where no way is better."""
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A number of two audits.
-
-    Attributes:
-        metric: Full name.
-        first: Of the first audit.
-        second: Of the second.
-        difference: The second less the first; None where they cannot be compared.
-        trend: What the difference says of the second.
-        why: Why they cannot be compared, or how they were.
-    """
-
-    metric: str
-    first: Estimate | None
-    second: Estimate | None
-    difference: Estimate | None
-    trend: Trend | None
-    why: str
 
 
 @dataclass(frozen=True)
@@ -72,16 +48,15 @@ def side_by_side(services: Services, project_id: str, first: AuditRead, second: 
         before, after = (read_measured(session, one.id) for one in (first, second))
     then, now = rows
     paired = pair(services, now, then) if then is not None and now is not None else None
-    ours, theirs = _published(after), _published(before)
+    ours, theirs = published_numbers(after), published_numbers(before)
     tables: dict[str, list[Compared]] = {}
     told: dict[Trend, list[str]] = {}
     # What shipped policies judge comes first: an audit has dozens of numbers, and few decide.
-    judged = [demand.metric for demand in DEMANDS]
-    for metric in each_once(metric for metric in [*judged, *ours] if metric in ours and metric in theirs):
+    for metric in each_once(metric for metric in judged_first(ours) if metric in theirs):
         estimate, check = ours[metric]
-        found = _compared(metric, estimate, check, after, before, paired, theirs[metric])
+        found = compare_number(metric, estimate, check, after, before, paired, theirs[metric])
         tables.setdefault(check.kind, []).append(found)
-        if found.trend is not None and metric in judged:
+        if found.trend is not None and is_judged(metric):
             told.setdefault(found.trend, []).append(metric)
     return SideBySide(
         tables=tables,
@@ -90,53 +65,6 @@ def side_by_side(services: Services, project_id: str, first: AuditRead, second: 
         unlike=_unlike(first, second),
         judged=told,
     )
-
-
-def _published(audit: Measured) -> dict[str, tuple[Estimate, MeasuredCheck]]:
-    found: dict[str, tuple[Estimate, MeasuredCheck]] = {}
-    for check in audit.checks:
-        for name, estimate in (check.result.estimates if check.result else {}).items():
-            found.setdefault(f"{check.kind}.{name}", (estimate, check))
-    return found
-
-
-def _compared(
-    metric: str,
-    estimate: Estimate,
-    check: MeasuredCheck,
-    after: Measured,
-    before: Measured,
-    paired: Any,
-    published: tuple[Estimate, MeasuredCheck],
-) -> Compared:
-    other, of_other = published
-    if estimate.value is None or other.value is None:
-        return Compared(metric, other, estimate, None, None, "not defined on this sample")
-    try:
-        found = compare(metric, estimate, check, after, before, paired)
-        better = better_of(metric)
-    except (ValueError, StopIteration):
-        # A family this version lacks, or a metric it no longer publishes.
-        return Compared(metric, other, estimate, None, None, "this version does not know the metric")
-    if isinstance(found, Refusal):
-        apart = differences(metric, of_other.params, check.params, here="in A", there="in B")
-        return Compared(metric, other, estimate, None, None, "; ".join(apart) or found.reason)
-    worse = found.evidence.judged
-    difference = worse.negative() if better == "higher" else worse
-    return Compared(metric, found.baseline, estimate, difference, trend_of(worse, better), found.evidence.why)
-
-
-def trend_of(worse: Estimate, better: str) -> Trend:
-    """Return what a paired difference says of the later one, given how much worse it is."""
-    if worse.low is None or worse.high is None:
-        return "undecided"
-    if worse.low == worse.high == 0:
-        return "unchanged"
-    if worse.low <= 0 <= worse.high:
-        return "undecided"
-    if better == "neither":
-        return "changed"
-    return "worse" if worse.low > 0 else "better"
 
 
 def _unlike(first: AuditRead, second: AuditRead) -> list[str]:

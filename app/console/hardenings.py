@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 from starlette.responses import RedirectResponse
 
+from app.comparisons.differences import trend_of
 from app.console import curves, repository
-from app.console.comparing import trend_of
 from app.console.following import follow
 from app.console.pages import duration, fragment, page
 from app.console.paging import paged

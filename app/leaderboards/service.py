@@ -13,7 +13,7 @@ from typing import Any
 from app.gates.stored import read_records
 from app.leaderboards import repository
 from app.leaderboards.ranking import Entry, difference, on_pareto_front, places
-from app.policies.presets import judged_of
+from app.policies.judged import judged_of
 from app.web.identifiers import no_such
 from app.web.problems import InvalidRequestError, NotFoundError
 from app.web.services import Services

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 
-from app.policies.presets import judged_of
+from app.policies.judged import judged_of
 from app.reports.markdown import code, prose
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.leaderboards import LeaderboardRead, LeaderboardRow
@@ -107,16 +107,16 @@ def _markdown(board: LeaderboardRead) -> Iterator[str]:
     for row in board.rows:
         told = [place_in_words(row), prose(f"{row.model_name} {row.model_version}")]
         told += [code(varied_in_words(row))] if board.across else []
-        told += [_number(row.estimates.get(name)) for name in shown]
+        told += [number(row.estimates.get(name)) for name in shown]
         told += [{True: "yes", False: "no", None: "-"}[row.is_efficient]] if board.beside else []
-        told += [_number(row.difference)] if board.against else []
+        told += [number(row.difference)] if board.against else []
         flags = ", ".join(f"{flag.code} ({flag.severity})" for flag in row.flags)
         yield line([*told, prose(flags) if flags else "-"])
     yield ""
-    told = f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}."
+    note = f"{board.group.samples:,} examples each, seed {board.group.seed}, group {board.group.id}."
     if has_ranges(board):
-        told += " A rank's range holds the places that comparisons of every two models leave open (95 %)."
-    yield prose(told)
+        note += " A rank's range holds the places that comparisons of every two models leave open (95 %)."
+    yield prose(note)
 
 
 def line(cells: Sequence[str]) -> str:
@@ -124,6 +124,7 @@ def line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _number(estimate: Estimate | None) -> str:
+def number(estimate: Estimate | None) -> str:
+    """Return an estimate for a cell of a Markdown table."""
     # A cell is no line: what would make a list of one needs no escape, and brackets might make a link.
     return "-" if estimate is None else format_estimate(estimate).replace("[", "\\[").replace("]", "\\]")

@@ -5,14 +5,11 @@ models and its attack, mostly CIFAR-10 at a radius of 8/255; a policy of one's o
 more. A policy none of whose rules finds anything does not pass (:func:`seatrial.judging.verdict.judge`).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 from seatrial.contracts.policies import Policy
-from seatrial.judging.measured import is_named
-from seatrial.judging.ranges import named
 from seatrial.reporting.numbers import format_bound
 
 LENIENT, STANDARD, STRICT = "lenient", "standard", "strict"
@@ -309,22 +306,6 @@ DEMANDS = (
     ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""
-
-
-def judged_of(family: str, names: Iterable[str]) -> list[str]:
-    """Return which numbers of a family shipped policies judge, those they hold against a bound first.
-
-    Args:
-        family: Kind of the checks.
-        names: Of the numbers there are, without the family.
-
-    >>> judged_of("uncertainty_span", ["clean_accuracy", "mus", "mus_worst"])
-    ['mus_worst', 'clean_accuracy']
-    """
-    there = list(names)
-    asked = [one.metric for one in sorted(DEMANDS, key=lambda one: one.asks == "max_regression")]
-    wanted = [named(metric) for metric in asked if metric.startswith(f"{family}.")]
-    return list(dict.fromkeys(name for one in wanted for name in there if is_named(one, name)))
 
 
 @cache

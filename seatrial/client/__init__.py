@@ -31,7 +31,18 @@ from seatrial.client.errors import (
     WaitTimeoutError,
 )
 from seatrial.client.requests import Source
-from seatrial.client.results import Audit, AuditJudgement, Cost, Dataset, Figure, Figures, Model, Number, ReportFormat
+from seatrial.client.results import (
+    Audit,
+    AuditJudgement,
+    Comparison,
+    Cost,
+    Dataset,
+    Figure,
+    Figures,
+    Model,
+    Number,
+    ReportFormat,
+)
 from seatrial.client.sync_client import Client
 
 __all__ = [
@@ -40,6 +51,7 @@ __all__ = [
     "AuditJudgement",
     "Client",
     "ClientError",
+    "Comparison",
     "Cost",
     "Dataset",
     "DeadlineError",

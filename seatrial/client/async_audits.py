@@ -23,7 +23,7 @@ from seatrial.client.errors import (
     ServiceUnreachableError,
     WaitTimeoutError,
 )
-from seatrial.client.requests import Request, Stored, as_json, checks_as_json, id_of, path_part, without_none
+from seatrial.client.requests import Request, Stored, as_json, id_of, path_part, without_none
 from seatrial.client.responses import parse_event
 from seatrial.client.results import (
     Audit,
@@ -96,7 +96,6 @@ class AsyncAudits(AsyncSession):
 
         Raises:
             ProblemResponseError: A field is refused, with its name and the reason.
-            ValueError: ``checks`` is no list, or holds names.
         """
         fields = without_none(
             {"samples": samples, "policy": policy, "baseline": id_of(baseline), "stop": stop, "shards": shards}
@@ -104,7 +103,7 @@ class AsyncAudits(AsyncSession):
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         # An older service knows neither.
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
-        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": checks_as_json(checks), **fields}
+        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return await self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)
 
@@ -133,7 +132,7 @@ class AsyncAudits(AsyncSession):
         ) | as_json(further)
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
         fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
-        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": checks_as_json(checks), **fields}
+        body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
         return await self._ask(Request("POST", "/v1/audits/estimate", json=body), Cost)
 
     def audits(

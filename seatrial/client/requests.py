@@ -149,33 +149,22 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def checks_as_json(checks: Any) -> Any:
-    """Return the checks of an audit as JSON has them.
-
-    Raises:
-        ValueError: It is one check and no list, or names stand for checks.
-
-    >>> checks_as_json([{"kind": "uncertainty_span"}])
-    [{'kind': 'uncertainty_span'}]
-    """
-    if isinstance(checks, (str, Mapping, BaseModel)):
-        raise ValueError('checks: give a list, even of one: [{"kind": "uncertainty_span"}]')
-    written = as_json(checks)
-    if isinstance(written, list) and (names := [one for one in written if isinstance(one, str)]):
-        raise ValueError(f'checks: a check is its kind and parameters: {{"kind": {json.dumps(names[0])}}}')
-    return written
-
-
 def comparison_query(
-    audits: Iterable[str | Stored], groups: Mapping[str, Iterable[str | Stored]], metrics: Iterable[str]
+    audits: Iterable[str | Stored | Iterable[str | Stored]],
+    groups: Mapping[str, Iterable[str | Stored]],
+    metrics: Iterable[str],
 ) -> dict[str, Any]:
     """Return the query of a comparison.
 
     >>> comparison_query(["aud_1"], {"mine": ["aud_2", "aud_3"]}, [])
     {'audit': ['aud_1'], 'group': ['mine:aud_2,aud_3']}
+    >>> comparison_query(["aud_1", ["aud_2", "aud_3"]], {}, [])
+    {'audit': ['aud_1', 'aud_2', 'aud_3']}
     """
+    # What is stored can be iterated too, over its fields.
+    asked: list[Any] = [[one] if isinstance(one, str) or hasattr(one, "id") else one for one in audits]
     named = [f"{name}:{','.join(map(id_of, members))}" for name, members in groups.items()]
-    query = {"audit": [id_of(one) for one in audits], "group": named, "metric": list(metrics)}
+    query = {"audit": [id_of(one) for some in asked for one in some], "group": named, "metric": list(metrics)}
     return {name: values for name, values in query.items() if values}
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import PrivateAttr
 
 from seatrial.contracts.audits import AuditEstimate, AuditRead, AuditSummary, CheckRead
+from seatrial.contracts.comparisons import ComparisonRead
 from seatrial.contracts.datasets import DatasetRead
 from seatrial.contracts.estimates import Estimate, Result
 from seatrial.contracts.models import ModelRead
@@ -185,6 +186,58 @@ class AuditJudgement(_Printed, Judgement):
             for rule in self.rules
         ]
         return _html([self.headline], ("outcome", "severity", "rule", "requirement", "measured", "reason"), rows)
+
+
+class Comparison(_Printed, ComparisonRead):
+    """Audits side by side: of two the differences, of more mean and deviation of their groups."""
+
+    def __repr__(self) -> str:
+        if not self.differences:
+            told = ", ".join(f"{group.name} ({len(group.audits)})" for group in self.groups)
+            return f"<Comparison of {told}: {len(self.metrics)} numbers; to_frame() has them>"
+        first, *others = self.differences.items()
+        told = f"{first[0]} {format_estimate(first[1].difference)}, {first[1].trend}"
+        return f"<Comparison {self._title()}: {told}; {len(others)} more numbers: to_frame() has them>"
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return a row per number: of two audits both values and the difference, else a row per number and group.
+
+        Columns of two audits: ``metric``, ``first``, ``second``, ``difference`` (the second less the first), ``low``,
+        ``high``, ``n``, ``method``, ``trend``. Else: ``metric``, ``group``, ``mean``, ``sd``, ``n``.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        if not self.differences:
+            return _frame(
+                [
+                    {"metric": metric, "group": group.name, **group.numbers[metric].model_dump(exclude={"values"})}
+                    for metric in self.metrics
+                    for group in self.groups
+                ]
+            )
+        rows = []
+        for metric, one in self.differences.items():
+            columns = _estimate_columns(one.difference)
+            values = {"first": one.first.value, "second": one.second.value, "difference": columns.pop("value")}
+            rows.append({"metric": metric, **values, **columns, "trend": one.trend})
+        return _frame(rows)
+
+    def _repr_html_(self) -> str:
+        if not self.differences:
+            names = [group.name for group in self.groups]
+            cells = [[f"{group.numbers[metric].mean:.4g}" for group in self.groups] for metric in self.metrics]
+            rows: list[Sequence[object]] = [[metric, *told] for metric, told in zip(self.metrics, cells, strict=True)]
+            return _html(["means"], ["metric", *names], rows)
+        shown = [
+            (name, *map(format_estimate, (one.first, one.second, one.difference)), one.trend)
+            for name, one in self.differences.items()
+        ]
+        return _html([self._title()], ("metric", "first", "second", "difference", "the second is"), shown)
+
+    def _title(self) -> str:
+        audits = [f"{one.model_name} {one.model_version}" for group in self.groups for one in group.audits]
+        return " and ".join(audits)
 
 
 class ListedAudit(_Printed, AuditSummary):

@@ -20,10 +20,9 @@ from seatrial.client.requests import (
     upload_request,
     without_none,
 )
-from seatrial.client.results import Dataset, Model
+from seatrial.client.results import Comparison, Dataset, Model
 from seatrial.client.sync_hardenings import Hardenings
 from seatrial.client.sync_keeping import Keeping
-from seatrial.contracts.comparisons import ComparisonRead
 from seatrial.contracts.datasets import DatasetSummary
 from seatrial.contracts.leaderboards import LeaderboardRead
 from seatrial.contracts.models import ModelSummary, Task
@@ -302,15 +301,15 @@ class Client(Hardenings, Keeping):
 
     def compare(
         self,
-        audits: Iterable[str | Stored] = (),
-        *,
+        *audits: str | Stored | Iterable[str | Stored],
         groups: Mapping[str, Iterable[str | Stored]] | None = None,
         metrics: Iterable[str] = (),
-    ) -> ComparisonRead:
-        """Return mean and standard deviation over training runs that were audited alike.
+    ) -> Comparison:
+        """Compare audits that ran alike: of two the differences, of more mean and deviation over training runs.
 
         Args:
-            audits: Audits or their ids, grouped by the name of their model, of which every version is a training run.
+            audits: Audits or their ids, one by one or in a list, grouped by the name of their model, of which every
+                version is a training run.
             groups: Audits put together by names of your own.
             metrics: Full names, ``*`` for any value of a qualifier; by default all that can be compared.
 
@@ -318,13 +317,12 @@ class Client(Hardenings, Keeping):
             ProblemResponseError: Audits did not run alike, or there is no such number.
         """
         query = comparison_query(audits, groups or {}, metrics)
-        return self._ask(Request("GET", "/v1/comparison", params=query), ComparisonRead)
+        return self._ask(Request("GET", "/v1/comparison", params=query), Comparison)
 
     def comparison_table(
         self,
         format: Literal["csv", "markdown"],
-        audits: Iterable[str | Stored] = (),
-        *,
+        *audits: str | Stored | Iterable[str | Stored],
         groups: Mapping[str, Iterable[str | Stored]] | None = None,
         metrics: Iterable[str] = (),
     ) -> str:

@@ -1,9 +1,14 @@
 """Mean and standard deviation of models that were trained several times, as the papers' tables give them."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from seatrial.contracts.base import Read
-from seatrial.contracts.estimates import Flag
+from seatrial.contracts.estimates import Estimate, Flag
+
+Trend = Literal["better", "worse", "undecided", "changed", "unchanged"]
+"""What a difference says of the second: `undecided` when its interval holds 0; `changed` where no way is better."""
 
 
 class ComparedAudit(Read):
@@ -35,13 +40,34 @@ class ComparisonGroup(Read):
     numbers: dict[str, GroupNumber] = Field(description="By full metric name.")
 
 
+class NumberDifference(Read):
+    """A number of two audits."""
+
+    first: Estimate = Field(description="Of the first audit.")
+    second: Estimate = Field(description="Of the second.")
+    difference: Estimate = Field(description="The second less the first, example by example where records allow it.")
+    trend: Trend = Field(
+        description="What the difference says of the second: `better`, `worse`, `changed` where no way is better, "
+        "`undecided` where its interval holds 0, `unchanged` where all examples agree."
+    )
+    how: str = Field(description="How they were compared.")
+
+
 class ComparisonRead(Read):
     """Groups of audits that ran alike, number by number."""
 
     samples: int = Field(description="Examples drawn of the dataset, the same by every audit.")
     seed: int = Field(description="Seed of the audits, by which they were drawn.")
-    metrics: list[str] = Field(description="Full names of the numbers, in the order of the families.")
+    metrics: list[str] = Field(
+        description="Full names: what shipped policies judge, then the others in the order of the families."
+    )
     groups: list[ComparisonGroup] = Field(description="In the order asked for.")
+    differences: dict[str, NumberDifference] = Field(
+        default_factory=dict,
+        description="Of two audits alone, by full metric name: both numbers, and the second less the first with its "
+        "interval. Empty where there are more.",
+    )
+    page: str | None = Field(default=None, description="Of two audits alone: where the console compares them.")
     not_compared: dict[str, str] = Field(
         description="Numbers some audit has and that are not compared, by full name, and why."
     )

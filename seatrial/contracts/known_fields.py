@@ -77,6 +77,11 @@ def refusal(body: Any, error: ErrorDetails, said: object = None) -> str:
             return not_a_choice(context["tag"], _QUOTED.findall(context["expected_tags"]))
         case "literal_error" | "enum" if len(choices := _QUOTED.findall(str(context["expected"]))) > 1:
             return not_a_choice(said, choices)
+        case "list_type":
+            return "must be a list, even of one"
+        case "model_attributes_type" | "model_type" | "dict_type":
+            has_kind = any(_literals_of(member, "kind") for member in _reached(body, error["loc"]))
+            return 'must be an object, {"kind": ...}' if has_kind else "must be an object"
     return error["msg"].removeprefix("Value error, ")
 
 

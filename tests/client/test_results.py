@@ -169,10 +169,22 @@ def test_what_is_wrong_with_fields_is_told_once() -> None:
     assert refused("nothing fits") == "No: nothing fits"
 
 
-def test_checks_that_are_no_list_of_checks_are_refused_with_what_is_one() -> None:
-    one = Asking("sync")
-    for checks in ({"kind": "uncertainty_span"}, "uncertainty_span"):
-        with pytest.raises(ValueError, match="checks: give a list, even of one"):
-            one.ask("submit", "mdl_1", "dat_1", checks)
-    with pytest.raises(ValueError, match=r'its kind and parameters: \{"kind": "uncertainty_span"\}'):
-        one.ask("estimate", "mdl_1", "dat_1", ["uncertainty_span"])
+def test_two_audits_are_compared_as_they_are_given_and_shown_with_their_differences() -> None:
+    run = {"model": "mdl_1", "model_name": "m", "flags": []}
+    group = {"name": "m", "audits": [{**run, "audit": f"aud_{at}", "model_version": str(at)} for at in (1, 2)]}
+    group["numbers"] = {"a.mus": {"mean": 0.5, "sd": 0.1, "n": 2, "values": [0.4, 0.6]}}
+    one = {"first": POINT, "second": POINT, "difference": {**POINT, "value": 0.1, "low": -0.1, "high": 0.3}}
+    body = {"samples": 9, "seed": 0, "metrics": ["a.mus"], "groups": [group], "not_compared": {}}
+    two = {**body, "differences": {"a.mus": {**one, "trend": "undecided", "how": "paired"}}}
+    asked = Asking("sync", said(AUDIT), said(two), said(two), said(body))
+    read = asked.ask("audit", "aud_1")
+    told = asked.ask("compare", read, "aud_2")
+    assert asked.ask("compare", [read, "aud_2"]) == told
+    assert [one.url.query for one in asked.requests[1:]] == [b"audit=aud_1&audit=aud_2"] * 2
+    assert repr(told).startswith("<Comparison m 1 and m 2: a.mus 0.1000 [-0.1000, 0.3000], undecided; 0 more")
+    (row,) = told.to_frame().to_dict("records")
+    assert (row["metric"], row["first"], row["second"], row["difference"], row["low"]) == ("a.mus", 0.5, 0.5, 0.1, -0.1)
+    assert "<td>0.1000 [-0.1000, 0.3000]</td><td>undecided</td>" in told._repr_html_()
+    means = asked.ask("compare", "aud_1")
+    assert repr(means) == "<Comparison of m (2): 1 numbers; to_frame() has them>"
+    assert means.to_frame().to_dict("records") == [{"metric": "a.mus", "group": "m", "mean": 0.5, "sd": 0.1, "n": 2}]

@@ -15,6 +15,7 @@ from tests.web.test_problems import assert_problem
 __all__ = ["console", "elements", "keyless_service", "locked", "locked_service"]
 
 MUS = "uncertainty_span.mus"
+WORST = "uncertainty_span.mus_worst"
 NOTHING = {"value": None, "low": None, "high": None, "n": 0, "method": "none"}
 
 
@@ -153,3 +154,31 @@ def test_tables(console: Console, runs: list[str]) -> None:
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 4
     assert f"{number['mean']:.4f} ± {number['sd']:.4f}" in lines[2]
+
+
+def test_of_two_audits_differences_come_with_what_is_judged_first(console: Console, runs: list[str]) -> None:
+    for audit, value in zip(runs[:2], (0.9, 0.4), strict=True):
+        worst = {"value": value, "low": value - 0.1, "high": value + 0.1, "n": 100, "method": "gaffke"}
+        change(console, audit, estimates={"mus_worst": worst})
+    two = ask(console, audit=runs[:2]).json()
+    assert two["metrics"][0] == WORST
+    one = two["differences"][WORST]
+    assert (one["first"]["value"], one["second"]["value"], one["trend"]) == (0.9, 0.4, "better")
+    assert one["difference"]["value"] == pytest.approx(-0.5)
+    assert one["difference"]["low"] < -0.5 < one["difference"]["high"] < 0
+    assert set(two["differences"]) <= set(two["metrics"])
+    assert ask(console, audit=runs[:3]).json()["differences"] == {}
+    lines = ask(console, audit=runs[:2], format="markdown").text.splitlines()
+    assert lines[0] == "| number | A | B | B minus A | B is | mean ± sd |"
+    assert lines[2].startswith(f"| `{WORST}` | 0.9000 ")
+    assert lines[2].endswith(" | better | 0.6500 ± 0.3536 |")
+    apart = ask(console, audit=[runs[0], runs[3]], format="markdown").text
+    assert apart.startswith("| number | A | B | B minus A | B is |\n")
+    assert "A: standard seed0, " in apart
+    assert "B: robust seed3, " in apart
+
+
+def test_of_two_audits_the_console_s_page_is_named(console: Console, runs: list[str]) -> None:
+    there = console.client.get("/v1/comparison", params={"audit": runs[:2]}, headers={"Host": "127.0.0.1:8000"})
+    assert there.json()["page"] == f"http://127.0.0.1:8000/compare?a={runs[0]}&b={runs[1]}"
+    assert ask(console, audit=runs[:3]).json()["page"] is None

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from app.policies import presets
+from app.policies.judged import is_judged, judged_first, judged_of
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.contracts.registry import families, params_contract
 from seatrial.judging.verdict import Measured, judge
@@ -103,3 +104,11 @@ def test_an_audit_of_nothing_a_preset_asks_about_does_not_pass(name: str) -> Non
 
 def _asked(rule) -> str:
     return next(name for name in ("max", "min", "max_regression") if getattr(rule, name) is not None)
+
+
+def test_what_shipped_policies_judge_comes_first_and_what_has_a_bound_before_it() -> None:
+    assert judged_of(SPAN, ["clean_accuracy", "mus", "mus_worst"]) == ["mus_worst", "clean_accuracy"]
+    gains = ["gain_over_static[defence=rmc]", "overestimate[defence=rmc]", "overestimate[defence=tent]"]
+    assert judged_of("transductive_attack", gains) == [*gains[1:], gains[0]]
+    assert judged_first([f"{SPAN}.mus", "calibration.ece", f"{SPAN}.mus_worst"])[0] == f"{SPAN}.mus_worst"
+    assert (is_judged(f"{SPAN}.mus_worst"), is_judged(f"{SPAN}.mus")) == (True, False)
