@@ -92,6 +92,8 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
     elif rule.counts_as != rule.outcome:
         outcome += f" (counts as {rule.counts_as})"
     further = f"{rule.further_examples:,}" if rule.further_examples else ""
+    if rule.further_survivors:
+        further += f"{' and ' if further else ''}{rule.further_survivors:,} survivors"
     left = rule.available_examples
     if rule.further_examples and left is not None and rule.further_examples > left:
         further += f" (the dataset has {f'{left:,}' if left else 'no'} more)"

@@ -206,6 +206,7 @@ def _properties(outcome: RuleOutcome) -> dict[str, Any]:
         "requirement": outcome.requirement,
         "bound": outcome.bound,
         "furtherExamples": outcome.further_examples,
+        "furtherSurvivors": outcome.further_survivors,
         "availableExamples": outcome.available_examples,
         "pValue": outcome.p_value,
         "looks": None if outcome.looks is None else outcome.looks.model_dump(mode="json"),

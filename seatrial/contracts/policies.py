@@ -294,6 +294,13 @@ class RuleOutcome(Read):
         description="Examples beside those there are that would probably decide it (four times in five, if the value "
         "stays); null where it is decided or no number would do.",
     )
+    further_survivors: int | None = Field(
+        default=None,
+        exclude_if=lambda survivors: survivors is None,
+        description="Of a robust accuracy measured in two phases: the examples that stand after the first which the "
+        "second would attack beside those it did, with `further_examples` more in the first; the cheapest such pair. "
+        "Absent from other rules.",
+    )
     available_examples: int | None = Field(
         default=None,
         description="Beside `further_examples`: what the dataset holds beside those audited. With fewer than are "

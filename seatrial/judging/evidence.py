@@ -16,6 +16,7 @@ from seatrial.contracts.policies import Outcome
 from seatrial.judging.measured import ALPHA as ALPHA
 from seatrial.statistics.binomial import binomial_cdf
 from seatrial.statistics.normal import normal_quantile
+from seatrial.statistics.products import Phases
 
 LEAVING_ROOM = frozenset({"gaffke", "resampled", "widened"})
 """Methods whose intervals leave room for an example at the end of the metric's range that was not seen."""
@@ -46,6 +47,7 @@ class Evidence:
         span: Least and largest value an example can have, where the interval leaves room for examples not seen.
         examples: Examples it rests on, where that is fewer than ``n``.
         discordant: Of paired proportions, examples on which the first alone has it, and the second alone.
+        phases: Of a share measured in two phases, what came of them.
         level: Error rate of the interval, both ends together.
     """
 
@@ -55,6 +57,7 @@ class Evidence:
     span: Range | None = None
     examples: int | None = None
     discordant: tuple[int, int] | None = None
+    phases: Phases | None = None
     level: float = ALPHA
 
     @property

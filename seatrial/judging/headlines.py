@@ -111,7 +111,7 @@ def _explain(rule: RuleOutcome) -> str:
     if rule.outcome == "inconclusive" and rule.counts_as == "failed":
         return f"{said}; undecided counts as failed"
     if rule.further_examples is not None:
-        return f"{said}; {further_in_words(rule.further_examples, rule.available_examples)}"
+        return f"{said}; {further_in_words(rule.further_examples, rule.available_examples, rule.further_survivors)}"
     return said
 
 

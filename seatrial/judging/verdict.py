@@ -23,6 +23,7 @@ from seatrial.judging.pairing import Pairing
 from seatrial.judging.ranges import described, examples_of, highest_of, is_fixed, is_open, named, range_of
 from seatrial.judging.regression import Comparison, Refusal, compare
 from seatrial.judging.sample_size import further_examples
+from seatrial.judging.two_phases import Prices, further_of, phases_of, prices_of
 
 __all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge", "least_favourable"]
 
@@ -52,6 +53,7 @@ class Finding:
         flags: Doubts about it.
         highest: The largest value there is, of what can be told as a share of it.
         looks: How the check was looked at, where it was to stop when it is decided.
+        prices: Of one more example in either phase, of a share measured in two.
     """
 
     position: int
@@ -65,6 +67,7 @@ class Finding:
     flags: Sequence[Flag] = ()
     highest: float | None = None
     looks: Looks | None = None
+    prices: Prices | None = None
 
 
 def judge(
@@ -200,11 +203,13 @@ def _weigh(
         side = _asked(finding.rule)[0]
         end: Literal["low", "high"] = "high" if side == "max" else "low"
         why = wording.open_end(estimate, end) if is_open(estimate, finding.metric, check, end) else ""
-        evidence = Evidence(estimate, is_fixed=is_fixed(finding.metric), why=why, level=check.level)
+        phases = phases_of(estimate, check)
+        evidence = Evidence(estimate, is_fixed=is_fixed(finding.metric), why=why, level=check.level, phases=phases)
         if estimate.method in LEAVING_ROOM:
             span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)
             evidence = replace(evidence, span=span, examples=examples)
-        return replace(finding, evidence=evidence)
+        prices = None if phases is None else prices_of(check)
+        return replace(finding, evidence=evidence, prices=prices)
     found = regression(finding.metric, estimate, check)
     if isinstance(found, Refusal):
         return replace(finding, refusal=found)
@@ -263,6 +268,7 @@ def _decide(
     side, bound = _asked(rule)
     is_loss = finding.baseline is not None
     further: int | None = None
+    survivors: int | None = None
     outcome: Outcome
     if refusal is not None or evidence is None or evidence.judged.value is None:
         outcome, reason = ("errored", "there is no number") if refusal is None else (refusal.outcome, refusal.reason)
@@ -277,11 +283,13 @@ def _decide(
         if held is not None and not is_decided(held.p):
             outcome = "inconclusive"
         if outcome == "inconclusive":
-            further = further_examples(evidence, bound, times=1 if held is None else held.times)
-            if further is not None and drawn is not None and 0 < evidence.judged.n < drawn:
-                further = math.ceil(further * drawn / evidence.judged.n)
+            further, survivors = _further(finding, evidence, bound, held, left, drawn)
         reason = wording.by_interval(
-            evidence, bound, side, outcome, by_itself, further=further, left=left, is_loss=is_loss
+            *(evidence, bound, side, outcome, by_itself),
+            further=further,
+            survivors=survivors,
+            left=left,
+            is_loss=is_loss,
         )
         reason += wording.after_looks(finding.looks)
     counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
@@ -290,7 +298,7 @@ def _decide(
         reason = wording.too_early(reason)
     if counts_as == "passed" and doubts:
         outcome = counts_as = "errored"
-        further, reason = None, wording.doubted(reason, doubts)
+        further, survivors, reason = None, None, wording.doubted(reason, doubts)
     return RuleOutcome(
         rule=finding.position,
         label=finding.label,
@@ -307,11 +315,25 @@ def _decide(
         judged=None if evidence is None else evidence.judged,
         p_value=p if held is None else held.p,
         further_examples=further,
+        further_survivors=survivors,
         available_examples=None if further is None else left,
         reason=reason,
         unmeasured=None if refusal is None else refusal.unmeasured,
         looks=finding.looks,
     )
+
+
+def _further(
+    finding: Finding, evidence: Evidence, bound: float, held: Adjusted | None, left: int | None, drawn: int | None
+) -> tuple[int | None, int | None]:
+    """Return the further examples, and survivors of a first phase, that would decide a rule."""
+    times = 1 if held is None else held.times
+    if evidence.phases is not None and finding.prices is not None:
+        return further_of(evidence, bound, finding.prices, times=times, most=left) or (None, None)
+    further = further_examples(evidence, bound, times=times)
+    if further is not None and drawn is not None and 0 < evidence.judged.n < drawn:
+        further = math.ceil(further * drawn / evidence.judged.n)
+    return further, None
 
 
 def _counts_as(rule: Rule, outcome: Outcome, *, has_interval: bool) -> Outcome:

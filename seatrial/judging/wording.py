@@ -78,6 +78,7 @@ def by_interval(
     by_itself: Outcome,
     *,
     further: int | None,
+    survivors: int | None,
     left: int | None,
     is_loss: bool,
 ) -> str:
@@ -92,7 +93,7 @@ def by_interval(
     else:
         reason = f"the interval {interval} contains {format_bound(bound)}"
     if further is not None:
-        reason += f"; {further_in_words(further, left)}"
+        reason += f"; {further_in_words(further, left, survivors)}"
     return reason + (f"; {evidence.why}" if evidence.why else "")
 
 

@@ -90,18 +90,24 @@ def format_loss(loss: Estimate) -> str:
     return f"worse by {format_estimate(loss)}"
 
 
-def further_in_words(further: int, left: int | None) -> str:
+def further_in_words(further: int, left: int | None, survivors: int | None = None) -> str:
     """Say how many more examples would decide a rule, and where the dataset does not hold as many.
 
     Args:
         further: Examples beside those there are.
         left: What the dataset holds beside those audited; None where that is not known.
+        survivors: Of a share measured in two phases, more of those for the second.
 
     >>> further_in_words(1400, 300), further_in_words(20, None)
     ('about 1,400 more examples would probably decide it, and the dataset holds only 300 more', \
 'about 20 more examples would probably decide it')
+    >>> further_in_words(0, 300, 450)
+    'about 450 more survivors would probably decide it'
     """
-    told = f"about {further:,} more {'example' if further == 1 else 'examples'} would probably decide it"
+    more = [(further, "example")] if further or not survivors else []
+    more += [(survivors, "survivor")] if survivors else []
+    asked = " and ".join(f"{number:,} more {noun}{'' if number == 1 else 's'}" for number, noun in more)
+    told = f"about {asked} would probably decide it"
     if left is None or further <= left:
         return told
     return f"{told}, and the dataset holds {f'only {left:,}' if left else 'no'} more"

@@ -5,24 +5,9 @@ dear test is spent where it can still change something, so that the same interva
 every example ("double sampling", Neyman 1938; of nested tests the estimate is their product).
 """
 
-import math
-
 from seatrial.contracts.estimates import Estimate
 from seatrial.statistics.exact import clopper_pearson
-from seatrial.statistics.intervals import Interval
-
-
-def product_interval(p: float, of_p: Interval, q: float, of_q: Interval) -> Interval:
-    """Return the interval of p q from those of two independent estimates (MOVER: Donner and Zou, 2012, eq. 7).
-
-    >>> [round(end, 4) for end in product_interval(0.5, (0.49, 0.51), 0.9, (0.87, 0.92))]
-    [0.4325, 0.4635]
-    """
-    below, above = (p - of_p[0], q - of_q[0]), (of_p[1] - p, of_q[1] - q)
-    low = math.hypot(p * below[1], q * below[0])
-    low = math.sqrt(max(0.0, low**2 - (below[0] * below[1]) ** 2))
-    high = math.sqrt((p * above[1]) ** 2 + (q * above[0]) ** 2 + (above[0] * above[1]) ** 2)
-    return max(0.0, p * q - low), min(1.0, p * q + high)
+from seatrial.statistics.products import product_interval
 
 
 def nested_proportion(standing: int, n: int, held: int, attacked: int, *, alpha: float = 0.05) -> Estimate:

@@ -69,3 +69,19 @@ def _spread(b: float, c: float, n: float, difference: float) -> float:
     second = -c * difference * (1 - difference)
     rate = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
     return math.sqrt(max(n * (2 * rate + difference * (1 - difference)), 0.0))
+
+
+def corrected_interval(rate: float, n: int, *, alpha: float = 0.05) -> Interval:
+    """Return the score interval of a proportion with continuity correction (Newcombe 1998, method 4).
+
+    Within some hundredths as wide as Clopper and Pearson's from 50 trials on, in closed form, of trials that are only
+    planned too: the rate need not be a share of n.
+
+    >>> [round(end, 4) for end in corrected_interval(0.3, 20)]
+    [0.1284, 0.5433]
+    """
+    z, other = normal_quantile(1 - alpha / 2), 1 - rate
+    middle, whole = 2 * n * rate + z**2, 2 * (n + z**2)
+    low = (middle - 1 - z * math.sqrt(max(0.0, z**2 - 2 - 1 / n + 4 * rate * (n * other + 1)))) / whole
+    high = (middle + 1 + z * math.sqrt(max(0.0, z**2 + 2 - 1 / n + 4 * rate * (n * other - 1)))) / whole
+    return (0.0 if rate == 0 else max(0.0, low)), (1.0 if rate == 1 else min(1.0, high))

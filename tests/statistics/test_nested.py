@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from seatrial.statistics.nested import nested_proportion, product_interval
+from seatrial.statistics.nested import nested_proportion
+from seatrial.statistics.products import product_interval
 
 
 @given(st.data())

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtri
+from scipy.stats import binomtest
 
-from seatrial.statistics.proportions import score_interval
+from seatrial.statistics.proportions import corrected_interval, score_interval
 
 
 def excess(b: float, c: float, n: int, side: int, critical: float, difference: float) -> float:
@@ -56,3 +57,11 @@ def test_what_verdicts_rested_on_stays_within_a_billionth(n: int, data: st.DataO
 def test_parts_of_examples_that_nearly_fill_the_scale_reach_its_end() -> None:
     assert score_interval(4.9, 0.0, 5)[1] == 1
     assert score_interval(0.0, 4.9, 5)[0] == -1
+
+
+@given(st.integers(1, 2000), st.data(), st.sampled_from([0.05, 0.01, 0.05 / 7]))
+def test_the_corrected_interval_is_scipys(n: int, data: st.DataObject, alpha: float) -> None:
+    hits = data.draw(st.integers(0, n))
+    low, high = corrected_interval(hits / n, n, alpha=alpha)
+    expected = binomtest(hits, n).proportion_ci(1 - alpha, method="wilsoncc")
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
