@@ -180,7 +180,7 @@ def estimated(told: HardeningEstimate) -> list[str]:
 
 def print_hardening(made: HardeningRead) -> None:
     """Print state, curves, differences and verdict of a hardening."""
-    echo_line(f"{made.id}: {made.state}, {made.stage}{f', made {made.hardened}' if made.hardened else ''}")
+    echo_line(f"{made.id}: {_where(made)}{f'; it made {made.hardened}' if made.hardened else ''}")
     if made.error is not None:
         echo_line(escaped_line(f"  {made.error.title}: {made.error.detail}"))
     for note in made.notes:
@@ -204,13 +204,22 @@ def print_hardening(made: HardeningRead) -> None:
     echo_line(escaped_line(made.result.summary))
 
 
+def _where(made: HardeningRead) -> str:
+    """Return what a hardening does, or how it ended."""
+    if made.state == RunState.RUNNING:
+        return made.stage
+    if made.state in (RunState.FAILED, RunState.CANCELLED):
+        return f"{made.state} while {made.stage}"
+    return f"{made.state} for {made.stage}" if made.state == RunState.QUEUED else str(made.state.value)
+
+
 def _progress() -> Callable[[HardeningRead], None]:
     told: list[str] = []
 
     def show(made: HardeningRead) -> None:
         at = made.progress
-        where = "" if at is None or made.stage != "training" else f" epoch {at.epoch} of {at.epochs}"
-        line = f"{made.stage}: {made.state}{where}"
+        epoch = "" if at is None or made.stage != "training" else f", epoch {at.epoch} of {at.epochs}"
+        line = f"{_where(made)}{epoch if made.state == RunState.RUNNING else ''}"
         if told[-1:] != [line]:
             told.append(line)
             say(line)

@@ -7,6 +7,7 @@ import numpy as np
 
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
+from app.policies.judged import judged_first
 from app.web.services import Services
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.hardenings import PairedDifference
@@ -49,7 +50,9 @@ def compare_versions(
     if first is None or second is None:
         raise AssertionError("unreachable: the hardening holds both")
     pairing = pair(services, second, first)
-    found, left = _numbers(was, now, pairing)
+    numbers, left = _numbers(was, now, pairing)
+    by_name = {one.metric: one for one in numbers}
+    found = [by_name[name] for name in judged_first(by_name)]
     accuracy = _accuracy(before, after, pairing)
     return Compared(found, left, accuracy, _holds(accuracy, max_accuracy_loss))
 

@@ -154,7 +154,9 @@ class PairedDifference(Read):
 class HardeningResult(Read):
     """What a hardening was worth."""
 
-    differences: list[PairedDifference] = Field(description="Numbers both audits have, in their order.")
+    differences: list[PairedDifference] = Field(
+        description="Numbers both audits have; what shipped policies judge is first."
+    )
     not_compared: dict[str, str] = Field(description="Numbers that are not compared, and why.")
     accuracy: PairedDifference | None = Field(description="Clean accuracy on the audited examples; null unmeasured.")
     accuracy_holds: Outcome = Field(
@@ -167,10 +169,21 @@ class HardeningResult(Read):
 
     @property
     def shown(self) -> list[PairedDifference]:
-        """Clean accuracy, then every number both audits have, each under one name."""
+        """Clean accuracy, then every number both audits have, each once and under one name."""
         names = each_once(one.metric for one in self.differences)
-        first = [] if self.accuracy is None else [self.accuracy]
-        return [*first, *(one for one in self.differences if one.metric in names)]
+        found = [one for one in self.differences if one.metric in names]
+        if self.accuracy is None:
+            return found
+        first = self.accuracy
+        values = (first.before.value, first.after.value)
+        return [
+            first,
+            *(
+                one
+                for one in found
+                if not (one.metric.endswith(f".{first.metric}") and (one.before.value, one.after.value) == values)
+            ),
+        ]
 
 
 class HardeningSummary(Read):

@@ -146,6 +146,9 @@ def test_a_page_and_a_report_show_both_versions_and_escape_what_they_are_told(
         assert "Clean accuracy is worse." in words(shown)
         assert not [one for one in elements(shown, "i")], "what others wrote was not escaped"
     assert "sandbox" in told.headers["content-security-policy"]
+    # Cells of the table with notes wrap: it was wider than the page.
+    assert '<table class="sides">' in told.text
+    assert ".sides td { white-space: normal; }" in told.text
     assert "badge bad" in page.text
     assert len(elements(page, "svg")) == 3
     assert 'data-events="' not in page.text
