@@ -1,15 +1,17 @@
 """Whether model, data and checks fit together, as far as rows can tell; workers look at the rest."""
 
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from math import prod
 
 from app.web.problems import InvalidRequestError
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.endpoints import ENDPOINT
-from seatrial.contracts.family import FamilySpec, HeldOut, Situation
+from seatrial.contracts.family import FamilyParams, FamilySpec, HeldOut, Situation
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.models import ARRAYS, IMAGES, MULTI_LABEL, TABLES, TAGGING
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.registry import families, family
 from seatrial.families.cost import Cost
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
@@ -50,16 +52,26 @@ class MissingPackagesError(InvalidRequestError):
     title = "Packages are missing here"
 
 
-def check_installed(kind: str, pointer: str) -> None:
-    """Refuse a check whose packages are not installed here, where workers run what is installed here.
+def check_installed(check: FamilyParams, pointer: str) -> None:
+    """Refuse a check whose packages or plug-ins are not installed here, where workers run what is installed here.
 
     An installation that could run no worker at all is an API whose workers have another.
 
     Raises:
-        MissingPackagesError: With the command that installs them.
+        MissingPackagesError: With the command that installs them, or the names there are.
     """
-    extra = family(kind).extra
-    if extra and not missing_packages("worker") and (missing := missing_packages(extra)):
+    kind, extra = check.kind, family(check.kind).extra
+    if missing_packages("worker"):
+        return
+    for place, named in check.plugins().items():
+        known = [*named.shipped, *(point.name for point in entry_points(group=named.group))]
+        if named.name not in known:
+            raise MissingPackagesError(
+                f"Nothing is registered as {named.name!r}{instead(named.name, known)}. A package brings others by an "
+                f"entry point of the group {named.group}.",
+                pointer=pointer + place,
+            )
+    if extra and (missing := missing_packages(extra)):
         raise MissingPackagesError(
             f"{kind} needs {' and '.join(missing)}, which this installation has not: {how_to_install(extra)}, and "
             "start the service again.",

@@ -119,7 +119,7 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     for position, check in enumerate(request.checks):
         check_family(check, model, dataset, samples, f"/checks/{position}")
         if not limits.is_distributed:
-            check_installed(check.kind, f"/checks/{position}")
+            check_installed(check, f"/checks/{position}")
         sizes = {}
         for parameter, named in check.references().items():
             pointer = f"/checks/{position}/{parameter}"

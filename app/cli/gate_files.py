@@ -22,6 +22,7 @@ from seatrial.contracts.policies import GateFile, Policy, parse_metric
 from seatrial.contracts.registry import families, family, params_contract
 from seatrial.ingest.strict_json import strict_json
 from seatrial.installed import how_to_install, missing_packages
+from seatrial.reporting.balls import within_ball
 
 T = TypeVar("T")
 
@@ -125,8 +126,8 @@ def default_checks(
         raise BadRequestError(
             f"no check audits models for {task} by default: give checks in the policy file or --checks"
         )
-    kinds = ", ".join(_kinds(checks))
-    say(f"No checks are given: running {kinds} with default parameters.")
+    told = ", ".join(map(_with_ball, checks))
+    say(f"No checks are given: running {told} with default parameters; --checks or the policy file gives others.")
     return [_within(check, examples, say) for check in checks] if examples is not None else checks
 
 
@@ -164,6 +165,12 @@ def _defaults(kinds: Iterable[str], task: str) -> list[BaseModel]:
             # It needs parameters, such as which defences to attack.
             continue
     return checks
+
+
+def _with_ball(check: BaseModel) -> str:
+    """Return the kind of a check, and how far an attack of it may go where that is one number."""
+    ball = within_ball(check.model_dump(include={"norm", "epsilon"}))
+    return f"{getattr(check, 'kind', '')}{f' ({ball})' if ball else ''}"
 
 
 def _kinds(checks: Iterable[BaseModel]) -> list[str]:

@@ -16,14 +16,14 @@ from seatrial.contracts.base import Request
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.estimates import Result
+from seatrial.contracts.plugins import Plugin
 from seatrial.contracts.stopping import Stopping
 
 Better = Literal["higher", "lower", "neither"]
 Severity = Literal["info", "warning", "error"]
 Range = tuple[float, float]
-"""Least and largest value."""
 Limits = tuple[float | None, float | None]
-"""The same; None where there is no end, or none that is known."""
+"""Least and largest value; None where there is no end, or none that is known."""
 Qualifiers = Mapping[str, str]
 
 SHARE: Limits = (0.0, 1.0)
@@ -41,6 +41,10 @@ class FamilyParams(Request):
 
     def references(self) -> dict[str, str]:
         """Return ids of further models (``mdl_``) and datasets (``dat_``) by the parameter that names them."""
+        return {}
+
+    def plugins(self) -> dict[str, Plugin]:
+        """Return what it names that packages bring by entry point, by JSON pointer; what is shipped is none."""
         return {}
 
     def held_out(self) -> int:
@@ -389,8 +393,7 @@ def load(reference: str) -> Any:
     """Return what a "module:attribute" names; a module where there is no attribute.
 
     Raises:
-        ImportError: There is no such module.
-        AttributeError: It has no such attribute.
+        ImportError, AttributeError: There is none.
     """
     module, _, attribute = reference.partition(":")
     found = import_module(module)

@@ -1,17 +1,24 @@
 """A check whose packages are missing is refused before anything is spent, with the command that brings them."""
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
+from typing import Any
 
 import pytest
 
+from app.audits import compatibility
 from app.audits.compatibility import MissingPackagesError, check_installed
 from app.cli.exits import BadRequestError
 from app.cli.gate_files import default_checks
 from seatrial import installed
-from seatrial.contracts.registry import families
+from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.registry import families, params_contract
 
 TEXTS = "text-classification"
+
+
+def check(kind: str, **params: Any) -> FamilyParams:
+    return params_contract(kind).model_validate({"kind": kind, **params})
 
 
 @pytest.fixture
@@ -43,17 +50,29 @@ def test_what_is_installed_is_not_missing_and_what_is_not_is_named(without: set[
 
 
 def test_an_audit_is_refused_at_its_field_with_the_command(without: set[str]) -> None:
-    check_installed("temperature_attack", "/checks/0")
+    check_installed(check("temperature_attack"), "/checks/0")
     installed.missing_packages.cache_clear()
     without |= {"textattack", "greenlet"}
     with pytest.raises(MissingPackagesError, match=r"greenlet and textattack.*pip install 'seatrial\[text\]'") as error:
-        check_installed("temperature_attack", "/checks/1")
+        check_installed(check("temperature_attack"), "/checks/1")
     assert error.value.errors[0].pointer == "/checks/1/kind"
-    check_installed("uncertainty_span", "/checks/0")
+    check_installed(check("uncertainty_span"), "/checks/0")
     # An API without any worker's packages leaves it to its workers.
     without |= {"torch"}
     installed.missing_packages.cache_clear()
-    check_installed("temperature_attack", "/checks/0")
+    check_installed(check("temperature_attack"), "/checks/0")
+
+
+def test_a_defence_that_nobody_registered_is_refused_with_the_nearest(
+    without: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = check("transductive_attack", defences=[{"name": "tent"}, {"name": "tentt"}])
+    with pytest.raises(MissingPackagesError, match="Nothing is registered as 'tentt': did you mean 'tent'") as error:
+        check_installed(asked, "/checks/0")
+    assert error.value.errors[0].pointer == "/checks/0/defences/1/name"
+    theirs = EntryPoint("tentt", "package:PLUGIN", "seatrial.defences")
+    monkeypatch.setattr(compatibility, "entry_points", lambda group: [theirs] if group == theirs.group else [])
+    check_installed(asked, "/checks/0")
 
 
 def test_a_gate_s_own_default_is_what_it_can_run(without: set[str]) -> None:

@@ -8,6 +8,7 @@ from seatrial.store.settings import Settings
 from tests.models.builders import manifest, seeded
 from workers.errors import TargetError
 from workers.models.architectures import build_architecture, check_shapes, layers
+from workers.models.state_dicts import fit_state
 
 DIGITS = {"input": {"shape": [1, 28, 28], "mean": [0.0], "std": [1.0]}}
 
@@ -155,7 +156,7 @@ def test_layers_are_a_sequential() -> None:
         (
             [["conv", 3, 4, 3], ["flatten"], ["linear", 144, 10]],
             "input-shape-mismatch",
-            "layers/0",
+            "/manifest/input/shape",
         ),
         (
             [["conv", 1, 4, 9], ["flatten"], ["linear", 4, 10]],
@@ -174,6 +175,26 @@ def test_layers_that_do_not_fit_are_named(listed: list, code: str, field: str) -
         check_shapes(build_architecture(described, set()), described)
     assert (caught.value.problem.field or "").endswith(field)
     assert code in caught.value.problem.code
+
+
+def test_channels_that_differ_are_told_by_the_shape_there_should_be() -> None:
+    listed = {"kind": "layers", "layers": [["conv", 1, 4, 3], ["flatten"], ["linear", 144, 10]]}
+    for shape, told in (([8, 8, 1], "shapes are channels first, [1, 8, 8]"), ([3, 8, 8], "it should be [1, 8, 8]")):
+        described = manifest(listed, input={"shape": shape, "mean": [0.0], "std": [1.0]})
+        with pytest.raises(TargetError) as caught, torch.device("meta"):
+            check_shapes(build_architecture(described, set()), described)
+        assert caught.value.problem.detail.endswith(f"takes 1 channel, and input.shape is {shape}: {told}")
+        assert caught.value.problem.field == "/manifest/input/shape"
+
+
+def test_weights_of_other_channels_are_told_by_the_shape_and_not_by_a_layer() -> None:
+    wanted, given = (torch.nn.Sequential(torch.nn.Conv2d(n, 4, 3), torch.nn.Linear(4, 2)) for n in (1, 3))
+    with pytest.raises(TargetError) as caught:
+        fit_state(wanted, given.state_dict(), "resnet")
+    assert caught.value.problem.field == "/manifest/input/shape"
+    assert "0.weight of the weights takes 3 channels, and input.shape in the manifest begins with 1" in str(
+        caught.value.problem.detail
+    )
 
 
 def test_nothing_is_allocated_for_a_giant_description() -> None:

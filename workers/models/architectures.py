@@ -269,15 +269,27 @@ def build_architecture(manifest: ModelManifest, tensor_names: set[str]) -> nn.Mo
     )
 
 
-def channels_last(shape: tuple[int, ...]) -> str:
-    """Return a hint where an image's shape looks as if its channels stood last, nothing elsewhere.
+def input_hint(module: nn.Module, shape: tuple[int, ...]) -> str:
+    """Return how the shape of an input must differ from what is stated; nothing where that is not to be seen.
 
-    >>> channels_last((28, 28, 1)), channels_last((3, 32, 32))
-    (' Shapes are channels first: [1, 28, 28]?', '')
+    Args:
+        module: The network.
+        shape: Stated by the manifest: channels, height and width of images.
+
+    >>> input_hint(nn.Conv2d(1, 8, 3), (28, 28, 1))
+    'the first convolution takes 1 channel, and input.shape is [28, 28, 1]: shapes are channels first, [1, 28, 28]'
+    >>> input_hint(nn.Conv2d(3, 8, 3), (1, 32, 32))
+    'the first convolution takes 3 channels, and input.shape is [1, 32, 32]: it should be [3, 32, 32]'
+    >>> input_hint(nn.Conv2d(3, 8, 3), (3, 32, 32)), input_hint(nn.Linear(3, 8), (3,))
+    ('', '')
     """
-    if len(shape) == 3 and shape[2] in (1, 3) and shape[0] not in (1, 3):
-        return f" Shapes are channels first: [{shape[2]}, {shape[0]}, {shape[1]}]?"
-    return ""
+    wanted = next((layer.in_channels for layer in module.modules() if isinstance(layer, nn.Conv2d)), None)
+    if len(shape) != 3 or wanted in (None, shape[0]):
+        return ""
+    told = f"the first convolution takes {wanted} {'channel' if wanted == 1 else 'channels'}, and input.shape is "
+    if shape[2] == wanted:
+        return f"{told}{list(shape)}: shapes are channels first, [{wanted}, {shape[0]}, {shape[1]}]"
+    return f"{told}{list(shape)}: it should be [{wanted}, {shape[1]}, {shape[2]}]"
 
 
 def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings | None = None) -> int:
@@ -305,11 +317,14 @@ def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings
                 x = step.eval()(x)
             except (RuntimeError, ValueError, IndexError, ZeroDivisionError, AssertionError) as error:
                 where = f"layer {position} ({manifest.architecture.layers[position][0]})" if is_list else "the model"  # type: ignore[union-attr]
+                hint = input_hint(module, shape)
                 raise TargetError(
                     "input-shape-mismatch",
                     "The architecture does not take this input",
-                    f"{where} cannot take values of shape {before}: {str(error)[:300]}{channels_last(shape)}",
-                    field=f"/manifest/architecture/layers/{position}" if is_list else "/manifest/input/shape",
+                    hint or f"{where} cannot take values of shape {before}: {str(error)[:300]}",
+                    field=f"/manifest/architecture/layers/{position}"
+                    if is_list and not hint
+                    else "/manifest/input/shape",
                 ) from error
             check_values(
                 count.values,

@@ -120,6 +120,14 @@ def fit_state(module: nn.Module, state: Mapping[str, Tensor], architecture: str)
     missing = sorted(set(wanted) - set(given))
     unexpected = sorted(set(given) - set(wanted))
     reshaped = [name for name in wanted if name in given and given[name].shape != wanted[name].shape]
+    if not missing and not unexpected and (channels := _other_channels(wanted, given, reshaped)):
+        raise TargetError(
+            "input-shape-mismatch",
+            "The weights take images of other channels",
+            f"{channels[0]} of the weights takes {channels[1]} channels, and input.shape in the manifest begins with "
+            f"{channels[2]}: it should begin with {channels[1]} (channels, height, width)",
+            field="/manifest/input/shape",
+        )
     if missing or unexpected or reshaped:
         raise TargetError(
             "state-dict-mismatch",
@@ -131,6 +139,19 @@ def fit_state(module: nn.Module, state: Mapping[str, Tensor], architecture: str)
     module.load_state_dict(
         {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in given.items()}, assign=True
     )
+
+
+def _other_channels(
+    wanted: Mapping[str, Tensor], given: Mapping[str, Tensor], reshaped: Sequence[str]
+) -> tuple[str, int, int] | None:
+    """Return the first convolution with the channels it takes and those asked for, where nothing else differs."""
+    first = next((name for name, tensor in wanted.items() if tensor.ndim == 4), None)
+    if first is None or list(reshaped) != [first] or given[first].ndim != 4:
+        return None
+    ours, theirs = wanted[first].shape, given[first].shape
+    if (ours[0], *ours[2:]) != (theirs[0], *theirs[2:]):
+        return None
+    return first, theirs[1], ours[1]
 
 
 def _rename(given: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:

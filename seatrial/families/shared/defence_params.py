@@ -268,6 +268,9 @@ SHIPPED: dict[str, type[ShippedDefence]] = {
 }
 """Defences that come with the service; operators register more by entry point."""
 
+GROUP = "seatrial.defences"
+"""Entry points by which operators register theirs."""
+
 _REGISTERED = "registered"
 
 

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.contracts.base import Real
 from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
+from seatrial.contracts.plugins import Plugin
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared import defence_params
 from seatrial.families.shared.defence_costs import (
@@ -115,6 +116,11 @@ class TransductiveAttackParams(FamilyParams):
         validate_default=True,
         description="Labelled examples defences may learn from, of the model's shape; not the audited ones.",
     )
+
+    def plugins(self) -> dict[str, Plugin]:
+        """Return the defences that operators register."""
+        named = {f"/defences/{at}/name": one.name for at, one in enumerate(self.defences) if one.name not in SHIPPED}
+        return {pointer: Plugin(defence_params.GROUP, name, SHIPPED) for pointer, name in named.items()}
 
     _epsilon_fits_its_norm = field_validator("epsilon")(fits_its_norm)
     _attacks_differ = field_validator("attacks")(all_different)
