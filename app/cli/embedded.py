@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from app.cli.exits import CouldNotRunError, sigterm_interrupts
+from app.cli.exits import BadRequestError, CouldNotRunError, Exit, sigterm_interrupts
 from seatrial.store.private_files import private_folder
 
 START_S = 120.0
@@ -138,6 +138,9 @@ def _address(process: subprocess.Popen[bytes], output: _Output) -> str:
     # No proxy of the environment stands between this machine and itself.
     with httpx.Client(trust_env=False, timeout=5.0) as http:
         while time.monotonic() < deadline:
+            if process.poll() == Exit.BAD_REQUEST:
+                # Of a variable of the environment.
+                raise BadRequestError(f"the embedded service cannot start: {output.last()}")
             if process.poll() is not None:
                 raise CouldNotRunError(f"the embedded service did not start:\n{output.last()}")
             if output.address is not None and _is_ready(http, output.address):

@@ -190,8 +190,21 @@ class EndpointArchitecture(ServedArchitecture):
         request = info.data.get("request")
         outside = set(placeholders(request, inside=False)) if request is not None else set()
         if batch_size > 1 and outside & set(SINGLE) and not outside & set(PLURAL):
-            raise ValueError("the template takes a single example outside of $each: batch_size must be 1")
+            raise ValueError(single_example(next(one for one in SINGLE if one in outside)))
         return batch_size
+
+
+def single_example(placeholder: str) -> str:
+    """Return what a template is refused with that takes one example where several are sent.
+
+    >>> single_example("{{text}}").partition(": ")[2]
+    'put {{texts}}, the list of all, in its place, or set batch_size to 1'
+    """
+    plural = PLURALS[placeholder]
+    return (
+        f"{placeholder} is a single example outside of $each: put {plural}, the list of all, in its place, or set "
+        "batch_size to 1"
+    )
 
 
 def placeholders(template: Any, *, inside: bool = True) -> Iterator[str]:

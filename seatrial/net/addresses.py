@@ -17,6 +17,8 @@ Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
 """From host and port to addresses."""
 
 SETTING = "SEATRIAL_ENDPOINT_ALLOWED_NETWORKS"
+ALLOWING = f"""{SETTING}, such as '["127.0.0.1/32"]'"""
+"""The setting as a shell sets it."""
 
 # IANA's registries of special-purpose addresses, written out: what `ipaddress` calls global differs between patch
 # releases of Python, and it counts multicast and 6to4 in.
@@ -108,7 +110,7 @@ def check_host(host: str, allowed: Sequence[Network]) -> None:
     if kinds and all(kinds):
         raise AddressRefusedError(
             f"{host} is no public address ({kinds[0]}): others are asked only in networks the operator allows "
-            f"({SETTING})"
+            f"({ALLOWING})"
         )
 
 
@@ -164,7 +166,7 @@ def checked_addresses(
             log.warning("refused to connect to %s: %s is %s", host, address, kind)
             what = "an address outside of the allowed networks" if allowed_only else f"no public address ({kind})"
             raise AddressRefusedError(
-                f"{host} leads to {what}: others are asked only in networks the operator allows ({SETTING})"
+                f"{host} leads to {what}: others are asked only in networks the operator allows ({ALLOWING})"
             )
         addresses.append(address)
     if not addresses:

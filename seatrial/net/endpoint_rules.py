@@ -29,6 +29,7 @@ from seatrial.contracts.endpoints import (
     ServedArchitecture,
     embedded,
     placeholders,
+    single_example,
 )
 from seatrial.net import AddressRefusedError, RequestRefusedError, check_host, host_of, origin_of
 from seatrial.net.addresses import Network
@@ -201,9 +202,7 @@ def check_template(request: Any, batch_size: int) -> None:
         raise EndpointRuleError("request", f"{lists[0]} becomes a list, which cannot stand inside of a longer string")
     outside = set(placeholders(request, inside=False))
     if batch_size > 1 and (single := sorted(outside & set(SINGLE))):
-        raise EndpointRuleError(
-            "batch_size", f"{single[0]} stands outside of $each: put it inside, or set batch_size to 1"
-        )
+        raise EndpointRuleError("batch_size", single_example(single[0]))
 
 
 def _check_each(template: Any, *, is_inside: bool) -> None:

@@ -208,8 +208,8 @@ class Settings(BaseSettings):
     )
     endpoint_allowed_networks: list[str] = Field(
         default=[],
-        description="Private or local networks endpoint models and webhooks may be in, as JSON list of CIDR blocks; "
-        "others are refused.",
+        description="Private or local networks endpoint models and webhooks may be in, as JSON list of CIDR blocks, "
+        'such as `["127.0.0.1/32"]`; others are refused.',
     )
     endpoint_secrets: dict[str, EndpointSecret] = Field(
         default={},

@@ -19,6 +19,10 @@ _DATABASE = re.compile(
 )
 
 
+_EXAMPLES = {"endpoint_allowed_networks": '["127.0.0.1/32"]', "allowed_paths": '["/srv/models"]'}
+"""Values of settings that are lists, as JSON."""
+
+
 class InvalidSettingsError(ValueError):
     """The process cannot begin: the message has a sentence for each variable that is to blame."""
 
@@ -33,7 +37,7 @@ def invalid_settings(error: ValidationError | SettingsError) -> InvalidSettingsE
     where = ""
     if isinstance(error.__cause__, json.JSONDecodeError):
         where = f" ({error.__cause__.msg}, line {error.__cause__.lineno}, column {error.__cause__.colno})"
-    return InvalidSettingsError(f"{PREFIX}{name.upper()}: must be JSON{where}")
+    return InvalidSettingsError(f"{PREFIX}{name.upper()}: must be JSON{_example(name)}{where}")
 
 
 def _sentences(error: ValidationError) -> Iterable[str]:
@@ -44,7 +48,12 @@ def _sentences(error: ValidationError) -> Iterable[str]:
             # Its last step is what somebody wrote, which may be the value.
             inside, message = inside[:-1], "a member that is not known here: leave it out"
         place = "".join(f", {step}" for step in inside)
-        yield f"{PREFIX}{str(name).upper()}{place}: {message}" if name else message
+        yield f"{PREFIX}{str(name).upper()}{place}: {message}{_example(name)}" if name else message
+
+
+def _example(name: object) -> str:
+    written = _EXAMPLES.get(str(name))
+    return "" if written is None else f", such as {written}"
 
 
 def check_database_url(url: str) -> None:

@@ -131,6 +131,8 @@ def test_what_could_never_be_asked_is_refused_with_its_field(
     problem = assert_problem(add(client, endpoint_manifest(**more)), 422, "invalid-request")
     assert problem.errors
     assert problem.errors[0].pointer == pointer
+    if more.get("request") == "{{text}}":
+        assert "{{text}} is a single example outside of $each: put {{texts}}, the list of all," in problem.detail
     assert_nothing_stored(services)
 
 

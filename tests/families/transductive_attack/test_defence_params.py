@@ -3,6 +3,7 @@
 import types
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import httpx
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from app.audits import compatibility
 from seatrial.families.shared.defence_params import SHIPPED, Preset
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from tests.uploads import dataset_manifest, npz, submission, upload, upload_both
@@ -120,7 +122,9 @@ def test_a_refusal_points_at_the_hyper_parameter(client: httpx.Client, path: str
         assert found == {f"/checks/0/defences/0/{pointer}"}
 
 
-def test_an_operators_defence_is_asked_for_freely(client: httpx.Client) -> None:
+def test_an_operators_defence_is_asked_for_freely(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = EntryPoint("mine", "package:PLUGIN", "seatrial.defences")
+    monkeypatch.setattr(compatibility, "entry_points", lambda group: [theirs] if group == theirs.group else [])
     changes = {"depth": 3, "rate": 0.5, "is_deep": True, "how": "so"}
     asked = {"name": "mine", "preset": "theirs", "changes": changes}
     check = {"kind": "transductive_attack", "defences": [asked]}
