@@ -60,8 +60,8 @@ def list_keys() -> None:
         echo_line(f"{one.kid}  {one.crv:<7}  {_state(one)}")
 
 
-# An id may begin with a hyphen: Base64url has it.
-@signing.command("revoke", context_settings={"ignore_unknown_options": True})
+# An id may begin with a hyphen: Base64url has it. One with an h in it was read as -h among others, in one of 130 keys.
+@signing.command("revoke", context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]})
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
     """Revoke a key: nothing it ever signed counts any more, and its private half is removed."""
