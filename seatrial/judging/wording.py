@@ -5,7 +5,7 @@ from typing import Literal
 
 from seatrial.contracts.estimates import Estimate, Flag, Looks
 from seatrial.contracts.policies import MetricName, Outcome, Rule
-from seatrial.judging.evidence import Evidence, Side
+from seatrial.judging.evidence import ROUNDING, Evidence, Side
 from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.reporting.numbers import format_bound, format_interval, format_number
 from seatrial.reporting.outcomes import further_in_words
@@ -94,7 +94,13 @@ def by_interval(
         reason = f"the interval {interval} contains {format_bound(bound)}"
     if further is not None:
         reason += f"; {further_in_words(further, left, survivors)}"
+    elif outcome == "inconclusive" and _is_at(evidence, bound):
+        reason += "; the value lies at the bound itself, which no number of further examples would probably decide"
     return reason + (f"; {evidence.why}" if evidence.why else "")
+
+
+def _is_at(evidence: Evidence, bound: float) -> bool:
+    return evidence.judged.value is not None and abs(evidence.judged.value - bound) < ROUNDING
 
 
 def after_looks(looks: Looks | None) -> str:

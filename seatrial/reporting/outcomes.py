@@ -171,10 +171,14 @@ def not_measured_in_words(outcomes: Sequence[RuleOutcome]) -> str:
     >>> another = RuleOutcome(**said, rule=1, metric="a.msus", unmeasured="no_check")
     >>> unasked = RuleOutcome(**said, rule=2, metric="b.parts", unmeasured="not_set_to_measure")
     >>> of_before = RuleOutcome(**said, rule=3, metric="b.parts")
+    >>> alone = RuleOutcome(**said, rule=4, metric="b.mus", unmeasured="no_baseline")
     >>> not_measured_in_words([absent])
     '1 rule did not apply: it is about a check that was not run (a).'
     >>> not_measured_in_words([absent, another, unasked])
     '3 rules did not apply: 2 are about checks that were not run (a), and 1 asks for more than b was set to measure.'
+    >>> not_measured_in_words([absent, unasked, alone]).partition(": ")[2]
+    '1 is about a check that was not run (a), 1 asks for more than b was set to measure, and 1 has no baseline to \
+compare b with.'
     >>> not_measured_in_words([of_before])
     '1 rule did not apply: it found nothing to judge (b).'
     """
@@ -190,7 +194,13 @@ def not_measured_in_words(outcomes: Sequence[RuleOutcome]) -> str:
             count = ("it" if len(some) == 1 else "they") if len(some) == len(rules) else f"{len(some):,}"
             names = ", ".join(dict.fromkeys(map(family, some)))
             told.append(f"{count} {(one if len(some) == 1 else several).format(names)}")
-    return f"{len(rules):,} {'rule' if len(rules) == 1 else 'rules'} did not apply: {', and '.join(told)}."
+    return f"{len(rules):,} {'rule' if len(rules) == 1 else 'rules'} did not apply: {_listed(told)}."
+
+
+def _listed(clauses: Sequence[str]) -> str:
+    """Return clauses as a list of which the last alone has an "and"."""
+    *first, last = clauses
+    return f"{', '.join(first)}, and {last}" if first else last
 
 
 def counted(outcome: RuleOutcome) -> str:

@@ -89,3 +89,13 @@ def test_a_headline_does_not_pass_over_a_flag_that_its_policy_passes_over() -> N
     beside = audit(check({"clean_accuracy": gap(0.9, 0.8, 0.95)}, ("saturated_logits", "warning")))
     assert "doubt" not in judged(beside, {"metric": f"{SPAN}.clean_accuracy", "min": 0.5}).headline
     assert "doubt" not in judged(doubted, {**mus, "max": 0.01}).headline
+
+
+def test_a_value_at_its_bound_says_why_no_further_examples_are_told() -> None:
+    (at, off) = judged(NUMBERS, {"metric": f"{SPAN}.msus", "max": 0.5}, {"metric": f"{SPAN}.msus", "max": 0.55}).rules
+    assert (at.outcome, at.further_examples) == ("inconclusive", None)
+    assert (
+        "; the value lies at the bound itself, which no number of further examples would probably decide" in at.reason
+    )
+    assert off.further_examples is not None
+    assert "at the bound itself" not in off.reason

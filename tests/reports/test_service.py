@@ -62,6 +62,13 @@ def test_a_small_span_without_a_doubt_answers_yes_against_this_attack(reports: R
     report = reports.compose(audit_id)
     assert report.answer.standing == "real"
     assert report.answer.headline.startswith("Yes, against this attack")
+    findings = report.checks[0].answer.findings
+    (span,) = (told for told in findings if told.startswith("The span of an example is "))
+    assert "mus_worst" not in span
+    worst = {**kept, "mus_worst": fabricated.estimate(0.06)}
+    fabricated.change(reports.database, audit_id, check={"result": {**measured, "estimates": worst}})
+    told = reports.compose(audit_id).checks[0].answer.findings
+    assert any("By the widest of all attacks for each (mus_worst) it is 0.06 nat" in one for one in told)
 
 
 def test_undefined_numbers_are_said_to_be_undefined(reports: Reports) -> None:

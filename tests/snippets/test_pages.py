@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from tests.packaging.pages import blocks
 from tests.scripted import Asked, Scripted, serving
 from tests.servers import Process, die_with_parent, eventually, free_port
 from tests.snippets.conftest import QUICK, is_ready
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 
@@ -140,6 +143,15 @@ def test_the_audit_of_the_readme_runs(desk: Desk) -> None:
     assert audit["checks"][0]["result"]["counts"]["n"] == 200
     assert "event: " in done.stdout
     assert "uncertainty_span" in (desk.folder / "report.html").read_text()
+
+
+def test_the_page_about_python_runs(desk: Desk) -> None:
+    (desk.folder / "page.py").write_text("\n".join(blocks("docs/python.md", "python")))
+    done = desk.run(f"SEATRIAL_URL={desk.url} PYTHONPATH={ROOT} {sys.executable} page.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in ("<Model mdl_", "<Cost of 50 examples", "<Comparison digits 1 and again 1: uncertainty_span.mus_worst"):
+        assert said in done.stdout
+    assert list(desk.folder.glob("*.svg"))
 
 
 @pytest.mark.drill

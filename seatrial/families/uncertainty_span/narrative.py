@@ -183,11 +183,13 @@ def _findings(result: Result, params: Mapping[str, Any], classes: int | None) ->
         )
     span, worst = result.estimates.get("mus"), _worst_span(result)
     if span is not None and span.value is not None:
-        yield f"One example's span is {span.value:.2f} nat on average{_interval(span)}, over {span.n:,} examples."
+        yield f"The span of an example is {span.value:.2f} nat on average{_interval(span)}, over {span.n:,} examples."
+    if worst is not None and worst is not span and not _is_exceeded(result):
+        yield f"By the widest of all attacks for each (mus_worst) it is {worst.value:.2f} nat{_interval(worst)}."
     if worst is not None and _is_exceeded(result):
         yield (
-            f"That is not all: taking the widest of all attacks for every example, the span is {worst.value:.2f} "
-            f"nat{_interval(worst)}. The larger number is the one to trust."
+            f"That is not all: taking the widest of all attacks for every example, the span (mus_worst) is "
+            f"{worst.value:.2f} nat{_interval(worst)}. The larger number is the one to trust."
         )
     yield from _calibration(result)
     yield from _outliers(result)

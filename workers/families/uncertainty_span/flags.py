@@ -13,6 +13,7 @@ import numpy as np
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.family import Severity
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.reporting.numbers import format_aligned
 from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
@@ -227,21 +228,22 @@ def saturated_logits(sample: Sample, tempered: Sample, others: Mapping[str, Samp
     reached, widened = float(without.mean()), float(widest(sample, {**others, "tempered": tempered}).mean())
     hidden = widened - reached
     is_short = hidden > MORE or hidden > max(MORE_LEAST, MORE_SHARE * reached)
+    by_paper, but_one, by_all = format_aligned([plain, reached, widened])
     message = (
         f"The float32 softmax of {share:.0%} of the clean images is exactly one-hot, where the entropy has no gradient "
-        f"to follow. The mean span is {plain:.3g} nat by the paper's attacks, "
+        f"to follow. The mean span is {by_paper} nat by the paper's attacks, "
     )
     if is_short:
-        message += "" if is_quick else f"{reached:.3g} by all attacks but one, "
+        message += "" if is_quick else f"{but_one} by all attacks but one, "
         message += (
-            f"and {widened:.3g} with one that follows temperature-scaled logits across the decision boundary: without "
+            f"and {by_all} with one that follows temperature-scaled logits across the decision boundary: without "
             "it the model looks more robust than it is. Calibrate it, and audit it again."
         )
     else:
         message += (
-            f"and {widened:.3g} by all of them, to which the attack on temperature-scaled logits adds nothing to speak "
-            "of. This model's entropy says little all the same: rely on mus_worst, and calibrate the model before "
-            "using its uncertainty."
+            f"and {by_all} by all of them, to which the attack on temperature-scaled logits adds nothing to speak "
+            "of. Entropies so near to 0 hardly tell right predictions from wrong ones: rely on mus_worst for what an "
+            "attacker moves, and calibrate the model before using its uncertainty."
         )
     severity: Severity = "error" if is_short else "warning" if is_quick else "info"
     return [Flag(code="saturated_logits", severity=severity, message=message)]
