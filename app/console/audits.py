@@ -33,7 +33,7 @@ from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.policies import BaselineCreate, JudgementRequest
-from seatrial.contracts.states import RunState
+from seatrial.contracts.states import ModelState, RunState
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
@@ -96,7 +96,12 @@ def list_audits(
         asked=asked,
         states=[str(one) for one in RunState],
         verdicts=VERDICTS,
-        models=[(row.id, f"{row.name} {row.version}") for row in models],
+        # What was rejected was never audited; one that a link names stays.
+        models=[
+            (row.id, f"{row.name} {row.version}")
+            for row in models
+            if row.state != ModelState.REJECTED or row.id == asked["model"]
+        ],
         newest=f"/?{urlencode(kept)}" if cursor else None,
         following=f"/?{urlencode({**kept, 'cursor': following})}" if following else None,
     )

@@ -70,7 +70,10 @@ def measured_audits(session: Session, project_id: str) -> Sequence[AnyRow]:
             AuditRow.created_at,
             ModelRow.name,
             ModelRow.version,
+            AuditRow.samples,
+            AuditRow.verdict,
             DatasetRow.name.label("dataset"),
+            DatasetRow.version.label("dataset_version"),
         )
         .join(ModelRow, ModelRow.id == AuditRow.model_id)
         .join(DatasetRow, DatasetRow.id == AuditRow.dataset_id)

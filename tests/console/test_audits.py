@@ -7,7 +7,7 @@ import pytest
 from app.gates.service import judge_ended
 from app.policies.presets import POLICIES
 from seatrial.families.uncertainty_span.stage_costs import stage_shares
-from seatrial.store.tables import AuditRow, BaselineRow, CheckRow, JudgementRow
+from seatrial.store.tables import AuditRow, BaselineRow, CheckRow, JudgementRow, ModelRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.console.conftest import Console, actions, elements, words
 from tests.reports import fabricated, fabricated_judgements
@@ -54,6 +54,16 @@ def test_the_list_shows_the_newest_first_and_only_what_is_asked_for(console: Con
     row = words(console.get("/?verdict=failed"))
     for told in ("cifar-resnet20 4", "cifar10-test 1", "uncertainty_span", "succeeded", "failed", "UTC"):
         assert told in row
+
+
+def test_the_filter_offers_no_model_that_was_rejected(console: Console) -> None:
+    audit = console.finished()
+    with console.services.database.write() as session:
+        model = session.get_one(ModelRow, session.get_one(AuditRow, audit).model_id)
+        model_id, model.state = model.id, "rejected"
+    offered = [one.get("value") for one in elements(console.get("/"), "option")]
+    assert model_id not in offered
+    assert model_id in [one.get("value") for one in elements(console.get(f"/?model={model_id}"), "option")]
 
 
 def test_the_list_goes_on_without_a_gap_and_keeps_its_filter(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:

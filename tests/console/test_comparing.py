@@ -203,6 +203,7 @@ def test_choosing_is_asked_for_and_what_is_not_there_is_told(console: Console, p
 def test_audits_to_choose_from_differ_where_a_narrow_page_still_shows_it(
     console: Console, pair: tuple[str, str]
 ) -> None:
+    assert ", 100 examples, " in console.get("/compare").text
     options = re.findall(r'<option value="(aud_[^"]+)"[^>]*>(.{10})', console.get("/compare").text)
     assert [(audit, told[:9]) for audit, told in options] == [(one, f"…{one[-8:]}") for one in pair[::-1]] * 2
 
