@@ -336,7 +336,7 @@ def minimal_environment() -> dict[str, str]:
 
 def _how(status: int | None) -> str:
     if status is None:
-        return "in a way nobody saw"
+        return "for an unknown reason"
     if status >= 0:
         return f"with status {status}"
     with contextlib.suppress(ValueError):

@@ -21,7 +21,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("*",),
         meaning="Every answer is right. That is what labels leaking into the predictions look like, or training "
         "examples among those audited; a table of predictions cannot show that it is not so.",
-        remedy="Audit predictions of examples whose labels whoever made them could not see.",
+        remedy="Audit predictions made by somebody who could not see the labels.",
     ),
     FlagSpec(
         code="repeated_answers",
