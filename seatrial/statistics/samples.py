@@ -12,12 +12,14 @@ class Sample:
 
     def __init__(self, records: pa.Table) -> None:
         self.size = records.num_rows
-        valid = records.filter(pa.array(~_numpy(records, "errored").astype(bool)))
+        errored = _numpy(records, "errored").astype(bool)
+        # Without any, records are not copied.
+        valid = records.filter(pa.array(~errored)) if errored.any() else records
         self._columns = {name: _numpy(valid, name) for name in valid.column_names}
         self.valid = valid.num_rows
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
-        """Return a column (valid,)."""
+        """Return a column (valid,); of lists of numbers, all of one length, a matrix (valid, k)."""
         return self._columns[name]
 
     def has(self, name: str) -> bool:
@@ -36,5 +38,25 @@ class Sample:
 
 
 def _numpy(records: pa.Table, name: str) -> NDArray[np.generic]:
-    column: NDArray[np.generic] = records.column(name).to_numpy()
+    stored = records.column(name)
+    if pa.types.is_list(stored.type) and (matrix := _matrix(stored)) is not None:
+        return matrix
+    column: NDArray[np.generic] = stored.to_numpy()
     return column
+
+
+def _matrix(lists: pa.ChunkedArray) -> NDArray[np.generic] | None:
+    """Return lists of numbers of one length as a matrix, where they lie in memory; None of others.
+
+    An array for each list takes 200 bytes: of 100,000 examples and 18 columns, 360 MB.
+    """
+    values = pa.concat_arrays(lists.chunks) if lists.num_chunks != 1 else lists.chunk(0)
+    inner = values.type.value_type
+    if not len(values) or values.null_count or not (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
+        return None
+    lengths = np.diff(values.offsets.to_numpy())
+    flat = values.flatten()
+    if flat.null_count or not lengths[0] or (lengths != lengths[0]).any():
+        return None
+    matrix: NDArray[np.generic] = flat.to_numpy().reshape(len(values), -1)
+    return matrix

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from seatrial.statistics.calibration import bin_edges, ece
 from tests.certification.instances import best_by_assignments, gains_by_signs, random_instance
+from workers.certification import worst_calibration
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
 from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
 
@@ -166,3 +167,25 @@ def test_resamples_without_free_examples_are_the_plain_ones() -> None:
     weights = rng.normal(size=(4, 50))
     expected = resampled_errors(lower, upper, correct, weights)
     assert np.array_equal(resampled_system_errors(lower, upper, correct, weights, free=0, least=0.1), expected)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("free_weights", ["gained", "lost", "either"])
+def test_resamples_are_the_same_to_the_bit_in_pieces_and_with_the_free_example_among_the_others(
+    rows, free_weights, monkeypatch
+) -> None:
+    rng = np.random.default_rng(8)
+    lower, upper, _, correct = random_instance(rng, 60, 15, width=0.4)
+    weights = rng.normal(size=(7, 70))
+    if free_weights != "either":
+        weights[:, 60:] = np.abs(weights[:, 60:]) * (1 if free_weights == "gained" else -1)
+    whole = resampled_system_errors(lower, upper, correct, weights, free=10, least=0.1)
+    merged = np.column_stack([weights[:, :60], weights[:, 60:].sum(1)])
+    cases = [
+        resampled_errors(np.append(lower, 0.1), np.append(upper, 1.0), np.append(correct, hit), merged)
+        for hit in (False, True)
+    ]
+    is_gain = merged[:, -1] >= 0
+    assert np.array_equal(whole[is_gain], (np.maximum(*cases) * 61 / 70)[is_gain])
+    monkeypatch.setattr(worst_calibration, "CELLS", rows * 16**2)
+    assert np.array_equal(resampled_system_errors(lower, upper, correct, weights, free=10, least=0.1), whole)

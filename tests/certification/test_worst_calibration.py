@@ -297,4 +297,23 @@ def test_resamples_are_the_same_in_one_piece_or_several(monkeypatch) -> None:
     weights = rng.normal(size=(7, 60))
     whole = resampled_errors(lower, upper, correct, weights)
     monkeypatch.setattr(worst_calibration, "CELLS", 3 * 16**2)
-    assert resampled_errors(lower, upper, correct, weights) == pytest.approx(whole, abs=EXACT)
+    assert np.array_equal(resampled_errors(lower, upper, correct, weights), whole)
+
+
+@pytest.mark.parametrize("bins", [1, 15, 31])
+@pytest.mark.parametrize("rows", [1, 2, 7])
+def test_outcomes_by_chance_are_those_of_a_sample_of_both_outcomes_to_the_bit(bins, rows, monkeypatch) -> None:
+    """Each example twice, right and wrong, weighed by its gap and the gap turned round, need not be held."""
+    rng = np.random.default_rng(12)
+    lower, upper, _, correct = random_instance(rng, 80, bins, snapped=0.3)
+    gaps = rng.normal(size=(7, 80))
+    both = np.tile(lower, 2), np.tile(upper, 2), np.repeat([True, False], 80)
+    expected = resampled_errors(*both, np.hstack([gaps, -gaps]), bins) * 160
+    monkeypatch.setattr(worst_calibration, "CELLS", rows * max(80, (bins + 1) ** 2))
+    sample = worst_calibration.Intervals.read(lower, upper, correct, bins)
+    assert np.array_equal(worst_calibration.largest_deviations(sample, gaps), expected)
+
+
+def test_outcomes_of_nobody_change_nothing() -> None:
+    nobody = worst_calibration.Intervals.read([], [], [], 15)
+    assert worst_calibration.largest_deviations(nobody, np.ones((3, 0))).tolist() == [0.0] * 3

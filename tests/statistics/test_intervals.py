@@ -54,6 +54,14 @@ def test_bootstrap_is_seeded_and_does_not_depend_on_the_memory_it_is_given(monke
     assert bootstrap_means(values, seed=6) == [pytest.approx(interval) for interval in first]
 
 
+@pytest.mark.parametrize("drawn", [1, 30, 10_000])
+def test_examples_are_counted_the_same_however_many_are_drawn_at_a_time(drawn, monkeypatch) -> None:
+    cells = np.random.default_rng(8).integers(0, 13, (5, 13))
+    monkeypatch.setattr(intervals, "DRAWN", drawn)
+    found = intervals.counts(np.random.default_rng(8), 5, 13)
+    assert found.tolist() == [np.bincount(row, minlength=13).tolist() for row in cells]
+
+
 def test_resampling_draws_as_many_examples_as_there_are() -> None:
     sums = []
     bootstrap(lambda weights: sums.append(weights.sum(1)) or weights[:, :1], [17], seed=0)

@@ -115,9 +115,28 @@ def resampled_ks(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, weights
     if n == 0:
         return np.full(len(rows), np.nan)
     found = np.zeros(len(rows))
-    for part in slices(rows, 1):
+    for part in slices(len(rows), n, 1):
         below, above = _up_to(sides[0], rows[part]), _beyond(sides[1], rows[part])
         found[part] = np.maximum(below.max(axis=0), above.max(axis=0)) / n
+    return found
+
+
+def ks_deviations(lower: Floats, upper: Floats, gaps: ArrayLike) -> Floats:
+    """Return the largest change of a sum (resamples,) by outcomes that are off by ``gaps`` (resamples, n).
+
+    As :func:`~workers.certification.worst_calibration.largest_deviations`, over ranges and signs.
+
+    Raises:
+        ValueError: As there.
+    """
+    n = len(lower)
+    rows = checked_weights(gaps, n)
+    found = np.zeros(len(rows))
+    if n == 0:
+        return found
+    both = np.tile(lower, 2), np.tile(upper, 2), np.repeat([True, False], n)
+    for part in slices(len(rows), 2 * n, 1):
+        found[part] = resampled_ks(*both, np.hstack([rows[part], -rows[part]])) * 2 * n
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import csc_array
 
 from seatrial.statistics.arrays import Floats
 from workers.certification.worst_calibration import (
@@ -17,9 +18,10 @@ from workers.certification.worst_calibration import (
     WorstCase,
     best_signs,
     checked_weights,
-    gains,
+    gains_of,
     resampled_errors,
     slices,
+    weighted,
     worst_calibration_error,
 )
 
@@ -90,14 +92,27 @@ def resampled_system_errors(
     rows = checked_weights(weights, n + free)
     if free == 0:
         return resampled_errors(lower, upper, correct, rows, bins)
-    # Free examples are alike: only what they weigh together matters.
-    merged = np.column_stack([rows[:, :n], rows[:, n:].sum(axis=1)])
-    is_gain = merged[:, -1] >= 0
+    # Free examples are alike: only what they weigh together matters, as one example more that comes last.
+    together = rows[:, n:].sum(axis=1)
     found = np.empty(len(rows))
-    cases = [resampled_errors(*_joined(sample, 1, least, hit), merged[is_gain], bins) for hit in (False, True)]
-    found[is_gain] = np.maximum(*cases) * (n + 1) / (n + free)
-    found[~is_gain] = _least_gain(sample, merged[~is_gain], least) / (n + free)
+    gained, lost = np.flatnonzero(together >= 0), np.flatnonzero(together < 0)
+    cases = [Intervals.read(*_joined(sample, 1, least, hit), bins).entries[:, [n]] for hit in (False, True)]
+    for part in slices(len(gained), n, bins):
+        at = gained[part]
+        sums = weighted(sample.entries, rows[at, :n])
+        errors = [_with_one_more(sample, sums, case, together[at]) / (n + 1) for case in cases]
+        found[at] = np.maximum(*errors) * (n + 1) / (n + free)
+    for part in slices(len(lost), n, bins):
+        at = lost[part]
+        found[at] = _least_gain(sample, weighted(sample.entries, rows[at, :n]), together[at], least) / (n + free)
     return found
+
+
+def _with_one_more(sample: Intervals, sums: Floats, entries: csc_array, weight: Floats) -> Floats:
+    """Return the largest sum over signs (resamples,) of ``sums`` and one example more (rows, 1), by its weight."""
+    joined = sums.copy()
+    joined[entries.indices] += entries.data[:, None] * weight
+    return best_signs(*gains_of(sample.edges, joined))[0]
 
 
 def _read(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, free: int, least: float, bins: int) -> Intervals:
@@ -115,25 +130,22 @@ def _joined(sample: Intervals, free: int, least: float, hit: bool) -> tuple[Floa
     )
 
 
-def _least_gain(sample: Intervals, weights: Floats, least: float) -> Floats:
-    """Return the largest sum over signs (resamples,) where the last column, the free examples' weight, is negative.
+def _least_gain(sample: Intervals, sums: Floats, free_weight: Floats, least: float) -> Floats:
+    """Return the largest sum over signs (resamples,) where the free examples' weight is negative.
 
     Its gain is then to be small, and being a maximum, it is below a limit when all that it is the maximum of is: bins
     whose top exceeds the limit must not be plus, and bins whose bottom falls short of 1 by more must not be minus. So
     every limit is one problem with bars.
     """
-    bins = len(sample.edges) - 1
     is_reachable = sample.edges[1:] >= least
     as_plus = np.where(is_reachable, sample.edges[1:], 0.0)
     as_minus = np.where(is_reachable, 1 - np.maximum(least, sample.edges[:-1]), 0.0)
-    found = np.full(len(weights), -np.inf)
-    for part in slices(weights, bins):
-        plus, minus = gains(sample, weights[part, :-1])
-        for limit in _limits(as_plus, as_minus):
-            plus[:-1][as_plus > limit + TOLERANCE] = -np.inf
-            minus[:-1][as_minus > limit + TOLERANCE] = -np.inf
-            total = best_signs(plus, minus)[0] + weights[part, -1] * limit
-            found[part] = np.maximum(found[part], total)
+    found = np.full(len(free_weight), -np.inf)
+    plus, minus = gains_of(sample.edges, sums)
+    for limit in _limits(as_plus, as_minus):
+        plus[:-1][as_plus > limit + TOLERANCE] = -np.inf
+        minus[:-1][as_minus > limit + TOLERANCE] = -np.inf
+        found = np.maximum(found, best_signs(plus, minus)[0] + free_weight * limit)
     return found
 
 

@@ -18,6 +18,7 @@ edge between two bins.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -107,6 +108,17 @@ class Intervals:
             last=np.minimum(np.searchsorted(edges, high, side="right") - 1, len(edges) - 2).astype(np.int64),
         )
 
+    @cached_property
+    def entries(self) -> csc_array:
+        """What each example adds to the sums of :func:`gains`, (4 bins^2 + 2 bins, n)."""
+        return _columns(self, *_entries(self, self.correct))
+
+    @cached_property
+    def turned(self) -> csc_array:
+        """What an example adds that comes out right rather than wrong: ``entries`` of right ones less wrong ones."""
+        (right, at_right), (wrong, at_wrong) = (_entries(self, np.full(len(self.lower), hit)) for hit in (True, False))
+        return _columns(self, np.hstack([right, -wrong]), np.hstack([at_right, at_wrong]))
+
 
 def worst_calibration_error(
     lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, bins: int | Floats = 15
@@ -159,14 +171,43 @@ def resampled_errors(
     Raises:
         ValueError: As :meth:`Intervals.read`, or the weights are not one finite row per resample.
     """
-    sample = Intervals.read(lower, upper, correct, bins)
+    return resampled_worst(Intervals.read(lower, upper, correct, bins), weights)
+
+
+def resampled_worst(sample: Intervals, weights: ArrayLike) -> Floats:
+    """Return what :func:`resampled_errors` does of intervals that were read already."""
     n = len(sample.lower)
     rows = checked_weights(weights, n)
     if n == 0:
         return np.full(len(rows), np.nan)
-    found = np.empty(len(rows))
-    for part in slices(rows, len(sample.edges) - 1):
-        found[part] = best_signs(*gains(sample, rows[part]))[0] / n
+    return _largest(sample, sample.entries, rows) / n
+
+
+def largest_deviations(sample: Intervals, gaps: ArrayLike) -> Floats:
+    """Return the largest change of a sum, over the ways errors can point, by outcomes that are off (resamples,).
+
+    Whether an example is right is of no account: an outcome that is right rather than wrong adds what a right answer
+    does and takes away what a wrong one does.
+
+    Args:
+        sample: The examples.
+        gaps: What outcomes exceed confidences by (resamples, n).
+
+    Raises:
+        ValueError: The gaps are not one finite row per resample.
+    """
+    n = len(sample.lower)
+    rows = checked_weights(gaps, n)
+    if n == 0:
+        return np.zeros(len(rows))
+    # By way of the mean over the outcomes of either kind: published intervals have its last digits.
+    return _largest(sample, sample.turned, rows) / (2 * n) * 2 * n
+
+
+def _largest(sample: Intervals, entries: csc_array, weights: Floats) -> Floats:
+    found = np.empty(len(weights))
+    for part in slices(len(weights), len(sample.lower), len(sample.edges) - 1):
+        found[part] = best_signs(*gains_of(sample.edges, weighted(entries, weights[part])))[0]
     return found
 
 
@@ -184,29 +225,27 @@ def gains(sample: Intervals, weights: Floats) -> tuple[Floats, Floats]:
         none between; it is the sum over right answers that begin after k - 1 and reach m, and over those that lie
         between. k = 0 stands for no such bin before, m = bins for none after.
     """
-    n, bins = len(sample.lower), len(sample.edges) - 1
-    square = bins * bins
-    kind = sample.correct.astype(np.int64)
-    cell = 2 * square * kind + bins * sample.last + sample.first
-    end = 4 * square + bins * kind + np.where(sample.correct, sample.first, sample.last)
-    trapped = np.where(sample.correct, sample.upper - 1, sample.lower)
-    ending = np.where(sample.correct, 1 - sample.lower, sample.upper)
+    return gains_of(sample.edges, weighted(sample.entries, weights))
+
+
+def weighted(entries: csc_array, weights: Floats) -> Floats:
+    """Return the sums of ``entries`` (rows, n) by weights (resamples, n), (rows, resamples)."""
     # Column by column, as the samples come: nothing has to be sorted, and resamples lie next to each other.
-    sums = csc_array(
-        (
-            np.stack([np.ones(n), trapped, ending], axis=1).ravel(),
-            np.stack([cell, cell + square, end], axis=1).ravel(),
-            np.arange(0, 3 * n + 1, 3),
-        ),
-        shape=(4 * square + 2 * bins, n),
-    ) @ np.ascontiguousarray(weights.T)
+    sums: Floats = entries @ np.ascontiguousarray(weights.T)
+    return sums
+
+
+def gains_of(edges: Floats, sums: Floats) -> tuple[Floats, Floats]:
+    """Return the gains that sums of ``entries`` make, which stay as they are."""
+    bins = len(edges) - 1
+    square = bins * bins
     ends = sums[4 * square :].reshape(2, bins, -1)
-    below = np.zeros((2, 2, bins + 1, bins + 1, len(weights)))
+    below = np.zeros((2, 2, bins + 1, bins + 1, sums.shape[1]))
     below[:, :, 1:, 1:] = sums[: 4 * square].reshape(2, 2, bins, bins, -1)
     np.cumsum(below, axis=2, out=below)
     np.cumsum(below, axis=3, out=below)
     (wrong, wrong_lower), (right, right_short) = below
-    edge, diagonal = sample.edges, np.arange(bins + 1)
+    edge, diagonal = edges, np.arange(bins + 1)
 
     plus = edge[:, None] * (wrong - wrong[diagonal, diagonal]) - (wrong_lower[:, -1:] - wrong_lower)
     plus[:, 1:] += ends[0]
@@ -215,6 +254,24 @@ def gains(sample: Intervals, weights: Floats) -> tuple[Floats, Floats]:
     minus += right_short[:, -1:] - right_short
     minus[:-1] += ends[1][:, None]
     return plus, minus
+
+
+def _entries(sample: Intervals, correct: NDArray[np.bool_]) -> tuple[Floats, Ints]:
+    """Return what each example adds, and to which of the sums, if so many are right: both (n, 3)."""
+    bins = len(sample.edges) - 1
+    square = bins * bins
+    kind = correct.astype(np.int64)
+    cell = 2 * square * kind + bins * sample.last + sample.first
+    end = 4 * square + bins * kind + np.where(correct, sample.first, sample.last)
+    trapped = np.where(correct, sample.upper - 1, sample.lower)
+    ending = np.where(correct, 1 - sample.lower, sample.upper)
+    return np.stack([np.ones(len(kind)), trapped, ending], axis=1), np.stack([cell, cell + square, end], axis=1)
+
+
+def _columns(sample: Intervals, amounts: Floats, rows: Ints) -> csc_array:
+    n, bins = len(sample.lower), len(sample.edges) - 1
+    starts = np.arange(0, amounts.size + 1, amounts.shape[1])
+    return csc_array((amounts.ravel(), rows.ravel(), starts), shape=(4 * bins * bins + 2 * bins, n))
 
 
 def best_signs(plus: Floats, minus: Floats) -> tuple[Floats, Signs]:
@@ -285,10 +342,10 @@ def checked_weights(weights: ArrayLike, n: int) -> Floats:
     return rows
 
 
-def slices(weights: Floats, bins: int) -> Iterator[slice]:
+def slices(resamples: int, n: int, bins: int) -> Iterator[slice]:
     """Yield the rows of weights (resamples, n) that are solved together, so that memory does not grow with them."""
-    rows = max(1, CELLS // max(weights.shape[1], (bins + 1) ** 2))
-    for start in range(0, len(weights), rows):
+    rows = max(1, CELLS // max(n, (bins + 1) ** 2))
+    for start in range(0, resamples, rows):
         yield slice(start, start + rows)
 
 

@@ -307,8 +307,8 @@ def test_the_same_records_give_the_same_bytes_and_another_seed_other_intervals(a
 
 def test_many_bins_are_solved_for_fewer_resamples(audit, monkeypatch) -> None:
     seen = []
-    solve = estimates.resampled_errors
-    monkeypatch.setattr(estimates, "resampled_errors", lambda *given: seen.append(len(given[3])) or solve(*given))
+    solve = estimates.resampled_worst
+    monkeypatch.setattr(estimates, "resampled_worst", lambda *given: seen.append(len(given[1])) or solve(*given))
     params = PARAMS.model_copy(update={"bins": 31})
     estimates.worst_estimate(params, certified_at(params, audit[0], 0.25), [0])
     assert set(seen) == {estimates.FEW}

@@ -11,18 +11,23 @@ from seatrial.families.certified_calibration.uncertainty import LOG_LOSS, Uncert
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from seatrial.statistics.calibration import norm_interval
 from seatrial.statistics.estimating import estimate, mean, seed_of
-from seatrial.statistics.intervals import counts, resample
+from seatrial.statistics.intervals import CELLS, counts, resample
 from seatrial.statistics.samples import Sample
 from workers.certification.any_binning import worst_over_binnings
 from workers.certification.failures import failing, price
-from workers.certification.partial_sums import resampled_ks, worst_ks, worst_kuiper
+from workers.certification.partial_sums import ks_deviations, resampled_ks, worst_ks, worst_kuiper
 from workers.certification.scoring import resampled_classwise, worst_classwise
-from workers.certification.worst_calibration import resampled_errors, worst_calibration_error
+from workers.certification.worst_calibration import (
+    Intervals,
+    largest_deviations,
+    resampled_worst,
+    worst_calibration_error,
+)
 from workers.families.certified_calibration.certify import certificate_alpha
 from workers.families.certified_calibration.class_sets import set_estimates
 from workers.families.certified_calibration.records import class_column, stages_of, uncertainty_column, worst_column
 from workers.families.certified_calibration.sample import Certified, certified_at, classes_of, largest_of
-from workers.families.certified_calibration.worst_intervals import FEW, deviations, worst_interval
+from workers.families.certified_calibration.worst_intervals import FEW, worst_interval
 
 Estimates = dict[str, Estimate]
 
@@ -143,27 +148,29 @@ def top_label_estimates(certified: Certified, bins: int, seed: list[int]) -> Est
     given = certified.lower, certified.upper, certified.correct
     edges = clean_quantiles(certified.confidence, bins)
 
-    def of_ks(lower: Floats, upper: Floats, correct: Mask, weights: Floats, _: int | Floats) -> Floats:
-        return resampled_ks(lower, upper, correct, weights)
-
-    def told(terms: Floats, cut: int | Floats, resampled: Callable[..., Floats] = resampled_errors) -> Estimate:
+    def told(terms: Floats, errors: Callable[[Floats], Floats], largest: Callable[[Floats], Floats]) -> Estimate:
         n = len(certified)
-        interval = worst_interval(
-            terms,
-            lambda weights: resampled(*given, weights, cut),
-            lambda gaps: deviations(certified.lower, certified.upper, gaps, cut, resampled=resampled) / n,
-            certified.confidence,
-            seed,
-            resamples=FEW,
-        )
+        by_chance = certified.confidence, seed
+        interval = worst_interval(terms, errors, lambda gaps: largest(gaps) / n, *by_chance, resamples=FEW)
         return estimate(float(terms.mean()), interval, n)
 
-    ks = told(worst_ks(*given).terms, bins, of_ks)
-    equal = told(worst_calibration_error(*given, bins).terms, bins)
+    def binned(cut: int | Floats) -> Estimate:
+        sample = Intervals.read(*given, cut)
+        terms = worst_calibration_error(*given, cut).terms
+        return told(
+            terms, lambda weights: resampled_worst(sample, weights), lambda gaps: largest_deviations(sample, gaps)
+        )
+
+    ks = told(
+        worst_ks(*given).terms,
+        lambda weights: resampled_ks(*given, weights),
+        lambda gaps: ks_deviations(certified.lower, certified.upper, gaps),
+    )
+    equal = binned(bins)
     return {
         "certified_ks": ks,
         "certified_kuiper": _no_lower_than(ks, worst_kuiper(*given).terms),
-        "cce_quantiles": told(worst_calibration_error(*given, edges).terms, edges),
+        "cce_quantiles": binned(edges),
         "cce_any_bins": _no_lower_than(equal, worst_over_binnings(*given, bins).terms),
     }
 
@@ -208,15 +215,30 @@ def classwise_estimate(lower: Floats, upper: Floats, scores: Floats, labels: Int
         seed=purpose,
         resamples=resamples,
         draw=lambda rng, rows, size: counts(rng, rows, size) - 1,
+        cells=CELLS // 4,
     )[:, 0]
     rng = np.random.default_rng(purpose)
     below = np.cumsum(scores, axis=1)
-    outcomes = np.stack([(rng.random((n, 1)) * below[:, -1:] >= below).sum(1) for _ in range(resamples)])
+    # A byte a class: of 100,000 examples and all resamples 20 MB.
+    outcomes = np.stack(
+        [(rng.random((n, 1)) * below[:, -1:] >= below).sum(1, dtype=np.uint8) for _ in range(resamples)]
+    )
     chance = np.mean(
-        [deviations(lower[:, k], upper[:, k], (outcomes == k) - scores[:, k], bins) / n for k in range(classes)],
-        axis=0,
+        [_by_chance(lower[:, k], upper[:, k], outcomes == k, scores[:, k], bins) for k in range(classes)], 0
     )
     return estimate(worst.value, norm_interval(worst.terms, np.ones(n), drawn, chance), n)
+
+
+def _by_chance(lower: Floats, upper: Floats, outcomes: Mask, scores: Floats, bins: int) -> Floats:
+    """Return the largest deviations of a class's error (resamples,) that outcomes (resamples, n) cause."""
+    n = len(scores)
+    sample = Intervals.read(lower, upper, np.ones(n), bins)
+    found = np.empty(len(outcomes))
+    step = max(1, CELLS // 4 // n)
+    for start in range(0, len(outcomes), step):
+        part = slice(start, start + step)
+        found[part] = largest_deviations(sample, outcomes[part] - scores) / n
+    return found
 
 
 def with_price(

@@ -41,7 +41,7 @@ def set_estimates(params: CertifiedCalibrationParams, certify: Sample, seed: int
 
     def ends(side: str, radius: float) -> Floats:
         name = class_column("lower" if side == "lower" else "upper", radius)
-        return np.stack(list(certify[name])).astype(np.float64)
+        return certify.floats(name)
 
     every = np.arange(len(labels))
     least = threshold(ends("lower", params.radii[0])[every, labels][used], params.uncertainty.coverage)

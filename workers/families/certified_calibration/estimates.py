@@ -17,7 +17,7 @@ from workers.certification.admm import AdmmOutcome, admm_calibration_error
 from workers.certification.brier import brier_confidences, certified_brier
 from workers.certification.dece import dece_calibration_error
 from workers.certification.system_calibration import resampled_system_errors, system_calibration_error
-from workers.certification.worst_calibration import resampled_errors
+from workers.certification.worst_calibration import Intervals, largest_deviations, resampled_worst
 from workers.families.certified_calibration.class_estimates import class_estimates
 from workers.families.certified_calibration.records import column_of
 from workers.families.certified_calibration.sample import (
@@ -31,7 +31,7 @@ from workers.families.certified_calibration.sample import (
     is_correct,
     worst_case,
 )
-from workers.families.certified_calibration.worst_intervals import FEW, deviations, worst_interval
+from workers.families.certified_calibration.worst_intervals import FEW, worst_interval
 
 Estimates = dict[str, Estimate]
 
@@ -162,11 +162,13 @@ def worst_estimate(params: CertifiedCalibrationParams, certified: Certified, see
     if worst is None:
         return estimate(None, None, 0)
 
+    sample = Intervals.read(certified.lower, certified.upper, certified.correct, params.bins)
+
     def errors(weights: Floats) -> Floats:
-        return resampled_errors(certified.lower, certified.upper, certified.correct, weights, params.bins)
+        return resampled_worst(sample, weights)
 
     def by_chance(gaps: Floats) -> Floats:
-        return deviations(certified.lower, certified.upper, gaps, params.bins) / n
+        return largest_deviations(sample, gaps) / n
 
     interval = worst_interval(worst.terms, errors, by_chance, certified.confidence, seed, resamples=_resamples(params))
     return estimate(worst.value, interval, n)
@@ -188,13 +190,14 @@ def system_estimate(
     given = certified.lower, certified.upper, certified.correct
     least = 1 / classes_of(certify) ** 2
     worst = system_calibration_error(*given, free=free, least=least, bins=params.bins)
+    sample = Intervals.read(*given, params.bins)
 
     def errors(weights: Floats) -> Floats:
         return resampled_system_errors(*given, weights, free=free, least=least, bins=params.bins)
 
     def by_chance(gaps: Floats) -> Floats:
         # Nothing about free examples is left to chance.
-        return deviations(certified.lower, certified.upper, gaps[:, :n], params.bins) / (n + free)
+        return largest_deviations(sample, gaps[:, :n]) / (n + free)
 
     sure = np.append(certified.confidence, np.ones(free))
     return estimate(

@@ -7,8 +7,7 @@ import numpy as np
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.calibration import norm_interval
 from seatrial.statistics.estimating import ALPHA
-from seatrial.statistics.intervals import Draw, Interval, counts, resample
-from workers.certification.worst_calibration import resampled_errors
+from seatrial.statistics.intervals import CELLS, Draw, Interval, counts, resample
 
 FEW = 200
 """Resamples where a worst case takes long to solve."""
@@ -54,7 +53,10 @@ def worst_interval(
         return np.subtract(drawn < confidence, confidence, out=drawn)
 
     def draw(statistic: Callable[[Floats], Floats], how: Draw) -> Floats:
-        return resample(lambda drawn: statistic(drawn)[:, None], [n], seed=seed, resamples=resamples, draw=how)[:, 0]
+        # Fewer at a time than elsewhere: beside them their transpose is held, and of that what is solved for.
+        return resample(
+            lambda drawn: statistic(drawn)[:, None], [n], seed=seed, resamples=resamples, draw=how, cells=CELLS // 4
+        )[:, 0]
 
     def further(rng: np.random.Generator, rows: int, size: int) -> Floats:
         found = counts(rng, rows, size)
@@ -63,29 +65,3 @@ def worst_interval(
 
     drawn = draw(errors, further)
     return norm_interval(own, np.ones(n), drawn, draw(by_chance, outcomes), alpha=alpha)
-
-
-def deviations(
-    lower: Floats,
-    upper: Floats,
-    gaps: Floats,
-    bins: int | Floats = 15,
-    *,
-    resampled: Callable[..., Floats] = resampled_errors,
-) -> Floats:
-    """Return the largest change of a sum, over the ways errors can point, by outcomes ``gaps`` (resamples, n) off.
-
-    Args:
-        lower: (n,) lower ends of intervals.
-        upper: (n,) upper ends.
-        gaps: What outcomes exceed confidences by (resamples, n).
-        bins: Equal-width bins, or edges.
-        resampled: Lower and upper ends, outcomes, weights (resamples, n) and bins to worst cases (resamples,).
-    """
-    n = len(lower)
-    if n == 0:
-        return np.zeros(len(gaps))
-    # An outcome that is right rather than wrong adds what a right answer does and takes away what a wrong one does.
-    both = np.tile(lower, 2), np.tile(upper, 2), np.repeat([True, False], n)
-    found: Floats = resampled(*both, np.hstack([gaps, -gaps]), bins) * 2 * n
-    return found
