@@ -32,6 +32,7 @@ from app.web.idempotency import IdempotencyKey
 from app.web.identifiers import FILE, AuditId, CheckName, FigureName, OfModel
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import NotFoundError, raises
+from app.web.quotas import why_refused
 from app.web.services import Service
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
 from seatrial.contracts.policies import Verdict
@@ -106,10 +107,11 @@ def list_audits(
 def estimate_audit(principal: Reader, body: Submitted, services: Service) -> AuditEstimate:
     """Tell what an audit would cost, without queueing it: passes and queries at most, and a range of seconds.
 
-    Seconds are null until the model is checked.
+    Seconds are null until the model is checked. `refused` says why it would be refused now, as beyond a quota.
     """
     with services.database.read() as session:
-        return estimate(plan(session, principal.project_id, body, services.settings))
+        estimated = estimate(plan(session, principal.project_id, body, services.settings))
+        return estimated.model_copy(update={"refused": why_refused(session, principal.project_id, estimated.seconds)})
 
 
 @router.get(

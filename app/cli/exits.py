@@ -86,7 +86,9 @@ def as_click(error: ClientError) -> click.ClickException:
     if isinstance(error, DeadlineError):
         return TimedOutError(f"Timed out (--timeout): {told}")
     if isinstance(error, ServiceUnreachableError) and "refused" in told.lower():
-        told += "\nNo service listens there: start one with `seatrial serve`, or name another by --url (SEATRIAL_URL)."
+        told += (
+            "\nNo service listens there: start one with `seatrial serve`, or name another by --server (SEATRIAL_URL)."
+        )
     if isinstance(error, ProblemResponseError) and error.status == 401:
         told += "\nAt a command line a key is given by SEATRIAL_KEY or --key; `seatrial keys create NAME` makes one."
     return (BadRequestError if is_request_wrong else CouldNotRunError)(told)

@@ -24,6 +24,7 @@ from seatrial.contracts.policies import Policy
 from seatrial.contracts.states import ModelState
 from seatrial.reporting.attacked import attacks_of
 from seatrial.reporting.reuse import reused_in_words
+from seatrial.reporting.words import enumerate_words
 
 CHECKED_S = 60
 """Seconds to wait for a model to be checked; after that it is audited all the same, without an estimate of its time."""
@@ -148,7 +149,10 @@ def _submitted(
     data_id = _upload_data(ask, client, prepared[1])
     checks = ask.checks or default_checks_of(client, ask.policy, task, data_id, is_local=is_local)
     asked: dict[str, Any] = {"policy": ask.policy, **ask.options}
-    print_estimate(client.estimate(model_id, data_id, checks, **asked), err=not ask.estimates_only)
+    estimate = client.estimate(model_id, data_id, checks, **asked)
+    print_estimate(estimate, err=not ask.estimates_only)
+    if ask.estimates_only and estimate.refused is not None:
+        raise BadRequestError(f"It would be refused now: {estimate.refused}")
     return None if ask.estimates_only else client.submit(model_id, data_id, checks, **asked)
 
 
@@ -210,20 +214,35 @@ def _look_up_policy(ask: Ask, client: Client) -> None:
 
 
 def _look_up_baseline(ask: Ask, client: Client, prepared: Prepared | None) -> None:
-    """Refuse a name no baseline of the model has, unless this run is to make it.
+    """Refuse a name no baseline of the model has, unless this run is to make it, and it can.
 
-    Without it the rules that compare would be skipped, and a typo would pass what is worse than the baseline.
+    Without it the rules that compare would be skipped, and a typo would pass what is worse than the baseline. Nor does
+    a policy pass without one, and make one, whose rules require it.
     """
     name = ask.options.get("baseline")
-    if name is None or name.startswith("aud_") or ask.bootstraps:
+    waiting: list[str] = []
+    if ask.bootstraps:
+        policy = known_policy(ask.policy, client)
+        name = name or policy.baseline
+        compared = [rule for rule in policy.rules if rule.max_regression is not None and rule.severity == "block"]
+        waiting = [rule.label or rule.metric for rule in compared if rule.required]
+    if name is None or name.startswith("aud_") or (ask.bootstraps and not waiting):
         return
     model = client.model(ask.model).name if prepared is None else str(prepared.manifest["name"])
     there = sorted({one.name for one in client.baselines(model=model)})
-    if name not in there:
+    if name in there:
+        return
+    if waiting:
         raise BadRequestError(
-            f"--baseline: {no_baseline(model, name, there)}. Promote one, `seatrial baselines promote AUDIT`, or make "
-            "the first audit that passes it: --promote-if-passed"
+            f"--promote-if-passed: model {model} has no baseline {name!r} yet, and {enumerate_words(waiting)} must be "
+            "compared with one, so that no first audit can pass and become it. Write `required: false` in "
+            f"{'that rule' if len(waiting) == 1 else 'those rules'}, or promote an audit: `seatrial baselines promote "
+            "AUDIT`"
         )
+    raise BadRequestError(
+        f"--baseline: {no_baseline(model, name, there)}. Promote one, `seatrial baselines promote AUDIT`, or make "
+        "the first audit that passes it: --promote-if-passed"
+    )
 
 
 def _followed(client: Client, audit_id: str, **waiting: Any) -> AuditRead:

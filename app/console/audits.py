@@ -244,7 +244,8 @@ def promote_audit(request: Request, audit_id: AuditId, viewer: Runner, services:
     """Make an audit a baseline of its model."""
     body = {"audit": audit_id, "name": first(posted, "name") or "champion", "note": first(posted, "note")}
     asked = parse_json(json.dumps(body), BaselineCreate)
-    promote(services, viewer.project_id, asked, author_of(viewer.principal, request))
+    author = author_of(viewer.principal, request)
+    promote(services, viewer.project_id, asked, author, needs_pass=not viewer.principal.may("admin"))
     return _back(audit_id, "promoted")
 
 

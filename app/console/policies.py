@@ -42,7 +42,8 @@ def add_policy(request: Request, viewer: Runner, services: Service, posted: Post
     form = Form(flat(posted))
     try:
         policy, _ = store_policy(
-            services, viewer.project_id, _parsed(form.said("document")), author_of(viewer.principal, request)
+            *(services, viewer.project_id, _parsed(form.said("document")), author_of(viewer.principal, request)),
+            may_replace=viewer.principal.may("admin"),
         )
     except ProblemError as error:
         form.refuse_all(error, lambda _: "document")

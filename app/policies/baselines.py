@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 from app.policies import repository
 from app.policies.service import check_name
 from app.web.identifiers import no_such
-from app.web.problems import InvalidRequestError
+from app.web.problems import ForbiddenError, InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.near_names import instead
-from seatrial.contracts.policies import NAME, BaselineCreate, BaselineRead
+from seatrial.contracts.policies import NAME, BaselineCreate, BaselineRead, PolicySource
 from seatrial.contracts.states import RunState
 from seatrial.store.activity import Author, record_activity
 from seatrial.store.database import AnyRow
@@ -116,10 +116,21 @@ def _fit_audit(session: Session, project_id: str, audit_id: str, task: str, poin
     return audit
 
 
-def promote(services: Services, project_id: str, request: BaselineCreate, author: Author) -> BaselineRead:
+def promote(
+    services: Services, project_id: str, request: BaselineCreate, author: Author, *, needs_pass: bool
+) -> BaselineRead:
     """Make an audit the baseline of its model under a name; the one before it becomes history.
 
+    Args:
+        services: What stores it.
+        project_id: Whose it is.
+        request: The audit and the name.
+        author: Who asks.
+        needs_pass: Whether it must have passed its own policy, that of the one before it where there is one: releases
+            are compared with it, and so it is not for a pipeline to choose one that they can only be better than.
+
     Raises:
+        ForbiddenError: It needs a pass and has none.
         ReservedNameError: The name reads as an id.
         UnfitBaselineError: There is no such audit, or it has not succeeded.
         InvalidRequestError: The note cannot be stored.
@@ -128,7 +139,47 @@ def promote(services: Services, project_id: str, request: BaselineCreate, author
     if "\0" in request.note:
         raise InvalidRequestError("note holds a character that cannot be stored (U+0000)", pointer="/note")
     with services.database.write() as session:
+        if needs_pass:
+            _require_pass(session, project_id, request)
         return add_baseline(session, project_id, request, author)
+
+
+def _require_pass(session: Session, project_id: str, request: BaselineCreate) -> None:
+    audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
+    if audit is None:
+        # What it is told is the same for every key.
+        return
+    otherwise = "Any audit that succeeded can be promoted with a key of scope admin."
+    if audit.verdict != "passed":
+        verdict = f"is {audit.verdict}" if audit.verdict else "has no verdict of its own"
+        raise ForbiddenError(
+            f"Audit {audit.id} {verdict}: a key with scope run promotes what passed the policy it was submitted with. "
+            + otherwise,
+            pointer="/audit",
+        )
+    before = repository.find_baseline(session, project_id, audit.model_name, request.name, other_than=audit.id)
+    if before is None:
+        return
+    ours = PolicySource.model_validate(audit.policy["source"])
+    theirs = PolicySource.model_validate(before.policy["source"]) if before.policy else None
+    if theirs is None or not _is_same(ours, theirs):
+        raise ForbiddenError(
+            f"Audit {audit.id} passed policy {ours.name}, and the {request.name} it would replace was judged by "
+            f"{_told_apart(ours, theirs)}: a key with scope run replaces a baseline by what passed the same policy. "
+            + otherwise,
+            pointer="/audit",
+        )
+
+
+def _is_same(one: PolicySource, other: PolicySource) -> bool:
+    """Return whether two policies are one, or versions of one that are stored, which scope run cannot add to."""
+    return one.digest == other.digest or (one.id is not None and other.id is not None and one.name == other.name)
+
+
+def _told_apart(ours: PolicySource, theirs: PolicySource | None) -> str:
+    if theirs is None:
+        return "none"
+    return theirs.name if theirs.name != ours.name else f"another document of that name ({theirs.digest[:12]})"
 
 
 def add_baseline(session: Session, project_id: str, request: BaselineCreate, author: Author) -> BaselineRead:

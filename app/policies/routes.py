@@ -61,7 +61,7 @@ def _accepts_policy() -> dict[str, Any]:
     response_model=PolicyRead,
     responses={
         200: {"model": PolicyRead, "description": "It is the newest version already."},
-        **raises(400, 413, 415, 422),
+        **raises(400, 403, 413, 415, 422),
     },
     openapi_extra=_accepts_policy(),
     summary="Store a policy",
@@ -73,9 +73,12 @@ def add_policy(
     """Store a policy as the next version of its name; the document of the newest version again is that version.
 
     As JSON, or as YAML (`application/yaml`, one document without aliases and repeated keys; `no` is a text and `1e-3` a
-    number). Versions never change: a verdict can always be understood from the policy it is of.
+    number). Versions never change: a verdict can always be understood from the policy it is of. The first version of a
+    name takes a key with scope `run`, every other one `admin`: who asks for the name is judged by the newest.
     """
-    policy, is_new = store_policy(services, principal.project_id, body, author_of(principal, request))
+    policy, is_new = store_policy(
+        *(services, principal.project_id, body, author_of(principal, request)), may_replace=principal.may("admin")
+    )
     headers = {"Location": f"/v1/policies/{policy.id}"}
     return JSONResponse(policy.model_dump(mode="json"), status_code=201 if is_new else 200, headers=headers)
 
@@ -140,9 +143,11 @@ def promote_audit(
     """Make a succeeded audit what later audits of models of the same name are compared with.
 
     The newest of a model and a name is in force; those before it stay as its history. To go back, promote the earlier
-    audit again.
+    audit again. A key with scope `run` promotes an audit whose own verdict is `passed`, and where there is a baseline
+    of the name already, one that passed the policy that one was judged by; with `admin`, any that succeeded.
     """
-    return promote(services, principal.project_id, body, author_of(principal, request))
+    author = author_of(principal, request)
+    return promote(services, principal.project_id, body, author, needs_pass=not principal.may("admin"))
 
 
 @router.get(

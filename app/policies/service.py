@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.policies import presets, repository
 from app.web.bodies import parse_json
-from app.web.problems import InvalidRequestError
+from app.web.problems import ForbiddenError, InvalidRequestError
 from app.web.services import Services
 from seatrial.contracts.near_names import instead
 from seatrial.contracts.policies import Policy, PolicyRead, PolicySource
@@ -205,13 +205,23 @@ def _shipped_name(pointer: str) -> ReservedNameError:
     )
 
 
-def store_policy(services: Services, project_id: str, policy: Policy, author: Author) -> tuple[PolicyRead, bool]:
+def store_policy(
+    services: Services, project_id: str, policy: Policy, author: Author, *, may_replace: bool
+) -> tuple[PolicyRead, bool]:
     """Store a policy as the next version of its name, and return it and whether it is new.
 
     The document of the newest version again is that version. An older one's again is a new version: whoever asks for
     the name gets what was stored last.
 
+    Args:
+        services: What stores it.
+        project_id: Whose it is.
+        policy: The document.
+        author: Who asks.
+        may_replace: Whether another version of a name that there is may be stored: it decides for all who ask by name.
+
     Raises:
+        ForbiddenError: There is another version, and it may not be replaced.
         ReservedNameError: The name belongs to a shipped policy, or reads as an id.
     """
     check_name(policy.name, "pol")
@@ -225,6 +235,13 @@ def store_policy(services: Services, project_id: str, policy: Policy, author: Au
         newest = repository.find_policy_by_name(session, project_id, policy.name, None)
         if newest is not None and newest.digest == digest:
             return PolicyRead.model_validate(newest), False
+        if newest is not None and not may_replace:
+            raise ForbiddenError(
+                f"{policy.name} is stored already, in version {newest.version}, and pipelines that ask for it by name "
+                "are judged by the newest: a further version takes a key with scope admin. With scope run, store it "
+                "under another name, or give it with the audit.",
+                pointer="/name",
+            )
         row = PolicyRow(
             id=new_id("pol"),
             project_id=project_id,

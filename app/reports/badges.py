@@ -1,9 +1,10 @@
 """A badge of a model's newest verdict, as an SVG for a README or a dashboard.
 
-Guarantee: it is green for ``passed`` and for nothing else. It is read with a key like everything of the project, so
-that a name tells a stranger nothing.
+Guarantee: it is green for ``passed`` and for nothing else, and asked for a stored policy it tells of no file that calls
+itself the same. It is read with a key like everything of the project, so that a name tells a stranger nothing.
 """
 
+from collections.abc import Callable
 from html import escape
 from typing import Annotated
 
@@ -13,15 +14,23 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.access.principal import Reader
+from app.policies import presets
+from app.policies.repository import list_policies
+from app.policies.service import find_policy
+from app.web.identifiers import POLICY
 from app.web.problems import NotFoundError, raises
 from app.web.services import Service
-from seatrial.contracts.policies import NAME
+from seatrial.contracts.near_names import instead
+from seatrial.contracts.policies import PolicySource
 from seatrial.store.tables import AuditRow, ModelRow
 
 router = APIRouter(prefix="/v1/badges", tags=["reports"], responses=raises(401, 403))
 
 _COLOURS = {"passed": "#116b3c", "failed": "#a3161f", "inconclusive": "#7a5200", "errored": "#52606d"}
 _NONE = "#52606d"
+MOST_VERSIONS = 1000
+"""Of a stored policy, the newest: what a verdict is looked up among."""
+
 _LETTER = 6.6
 """Pixels of a letter of 11 px, on average: what does not fit is squeezed by ``textLength``."""
 
@@ -42,12 +51,18 @@ def read_badge(
         str, Path(max_length=200, pattern=r"^[^\x00]*$", description="Name of the model, over its versions.")
     ],
     policy: Annotated[
-        str | None, Query(pattern=NAME, max_length=100, description="Verdicts of this policy only.")
+        str | None,
+        Query(
+            pattern=POLICY,
+            description="Verdicts of this policy only: an id, a name, `name@version`, or a shipped one. A name that is "
+            "stored is told of its stored versions alone, not of a file that calls itself the same.",
+        ),
     ] = None,
 ) -> Response:
     """Return an SVG with the verdict of the newest judged audit of a model, and the policy it is of.
 
-    Give `policy`: without it whatever policy the newest audit was submitted with decides the colour.
+    Give `policy`, one that is stored: without it, or with one that is not, whatever the newest audit was submitted with
+    decides the colour, and the badge says `unstored` of it.
     """
     with services.database.read() as session:
         said, colour = _newest(session, principal.project_id, model, policy)
@@ -68,11 +83,39 @@ def _newest(session: Session, project_id: str, model: str, policy: str | None) -
         .where(AuditRow.project_id == project_id, AuditRow.model_id.in_(of_model), AuditRow.verdict.is_not(None))
         .order_by(AuditRow.id.desc())
     )
+    is_asked_for, names = _those_of(session, project_id, policy), set[str]()
     for verdict, judged_by in session.execute(audits):
-        name = (judged_by or {}).get("source", {}).get("name", "")
-        if policy is None or name == policy:
-            return f"{verdict} ({name})" if name else str(verdict), _COLOURS.get(str(verdict), _NONE)
+        if not judged_by:
+            continue
+        source = PolicySource.model_validate(judged_by["source"])
+        names.add(source.name)
+        if is_asked_for(source):
+            apart = "" if source.id is not None or source.name in presets.POLICIES else ", unstored"
+            return f"{verdict} ({source.name}{apart})", _COLOURS.get(str(verdict), _NONE)
+    if policy is not None and policy not in names and find_policy(session, project_id, policy) is None:
+        raise NotFoundError(
+            f"There is no policy {policy} in this project, and no audit of {model} was judged by a file of that name"
+            f"{instead(policy, sorted(names), 'it was judged by')}."
+        )
     return "no verdict", _NONE
+
+
+def _those_of(session: Session, project_id: str, policy: str | None) -> Callable[[PolicySource], bool]:
+    """Return what tells verdicts of a policy from others'."""
+    if policy is None:
+        return lambda source: True
+    found = find_policy(session, project_id, policy)
+    if found is None:
+        return lambda source: source.name == policy
+    if found.created_at is None:
+        # Shipped: no other may have its name, and an earlier version of Seatrial's own is still its.
+        return lambda source: source.name == found.name
+    if policy != found.name:
+        # One version, which a file may hold too.
+        return lambda source: source.digest == found.digest
+    stored = list_policies(session, project_id, name=found.name, before=None, limit=MOST_VERSIONS)
+    digests = {row.digest for row in stored}
+    return lambda source: source.digest in digests
 
 
 def draw(said: str, colour: str, label: str = "seatrial") -> str:

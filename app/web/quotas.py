@@ -138,19 +138,21 @@ class Quotas:
         return quota
 
 
-def check_submission(session: Session, project_id: str, seconds: float | None) -> None:
+def check_submission(session: Session, project_id: str, seconds: float | None, *, adds: bool = True) -> None:
     """Refuse an audit that the project may not add; of two at once, one waits for the other.
 
     Args:
-        session: The write transaction that adds it.
+        session: The write transaction that adds it, or any where it is only asked whether one could.
         project_id: Whose it is.
         seconds: What it would cost, at most; None where that is not known.
+        adds: Whether it is added.
 
     Raises:
         QuotaError: It is more than the project may use.
         CostUnknownError: Its model has not been checked, and costs are limited.
     """
-    quota = session.scalar(select(QuotaRow).where(QuotaRow.project_id == project_id).with_for_update())
+    query = select(QuotaRow).where(QuotaRow.project_id == project_id)
+    quota = session.scalar(query.with_for_update() if adds else query)
     if quota is None:
         return
     if quota.unfinished_audits is not None:
@@ -172,6 +174,15 @@ def check_submission(session: Session, project_id: str, seconds: float | None) -
         if spent + seconds > quota.daily_s:
             raise _day_is_spent(seconds, spent, quota.daily_s)
     _check_bytes(session, quota, 0)
+
+
+def why_refused(session: Session, project_id: str, seconds: float | None) -> str | None:
+    """Return why an audit could not be added now, None where it could; see :func:`check_submission`."""
+    try:
+        check_submission(session, project_id, seconds, adds=False)
+    except (QuotaError, CostUnknownError) as error:
+        return error.detail
+    return None
 
 
 def check_storage(session: Session, project_id: str, size_bytes: int) -> None:

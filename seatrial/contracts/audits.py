@@ -270,6 +270,12 @@ class AuditEstimate(Read):
         description="What to know before it is submitted, as that its `baseline` is not there yet.",
     )
 
+    refused: str | None = Field(
+        default=None,
+        exclude_if=lambda refused: refused is None,
+        description="Why it would be refused if it were submitted now, as that it is beyond a quota; absent where not.",
+    )
+
     @property
     def over_budget(self) -> list[str]:
         """Kinds of the checks that may ask for more than the budget; every forward pass is asked for."""

@@ -56,7 +56,12 @@ def _left_out(rules: Sequence[RuleOutcome]) -> str:
 
 def _others(deciding: Sequence[RuleOutcome], also: str) -> str:
     """Say what else decided as the first did, by name where there are few."""
-    others = list(dict.fromkeys(rule.label for rule in deciding[1:] if rule.label != deciding[0].label))
+    rules: dict[str, set[int]] = {}
+    for rule in deciding:
+        rules.setdefault(rule.label, set()).add(rule.rule)
+    # Two rules on one number have one name; what they ask tells them apart.
+    names = [rule.label if len(rules[rule.label]) == 1 else f"{rule.label} ({rule.requirement})" for rule in deciding]
+    others = list(dict.fromkeys(name for name in names[1:] if name != names[0]))
     if not others:
         return ""
     if len(others) <= MOST_NAMED - 1:

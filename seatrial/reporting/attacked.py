@@ -43,18 +43,18 @@ def judged_kinds(judgement: Judgement) -> set[str]:
 
 
 def attacks_in(report: ReportRead) -> list[str]:
-    """Return the same of a report: of the checks its verdict is about; a line once."""
+    """Return the same of a report: of the checks its verdict is about that have a result; a line once."""
     kinds = set() if report.judgement is None else judged_kinds(report.judgement)
-    lines = (check.attacked for check in report.checks if check.kind in kinds)
+    lines = (check.attacked for check in report.checks if check.kind in kinds and check.estimates)
     return [line for line in dict.fromkeys(lines) if line]
 
 
 def attacks_of(audit: AuditRead, judgement: Judgement) -> list[str]:
-    """Return how each check that a verdict is about attacked its examples; a line once."""
+    """Return how each check that a verdict is about attacked its examples, one without a result none; a line once."""
     kinds = judged_kinds(judgement)
     lines = (
         attacked_in_words(check.kind, check.params, check.result, samples=audit.samples, seed=audit.seed)
         for check in audit.checks
-        if check.kind in kinds
+        if check.kind in kinds and check.result is not None
     )
     return [line for line in dict.fromkeys(lines) if line]

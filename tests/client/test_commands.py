@@ -238,6 +238,35 @@ def test_a_baseline_that_is_not_there_is_refused_unless_this_run_is_to_make_it(r
         assert ("has no baseline 'champion'; there are none. What is compared" in told.stdout) == bool(options)
 
 
+def test_a_policy_that_no_first_audit_can_pass_is_refused_where_it_is_to_make_the_baseline(
+    run: Run, client: Client
+) -> None:
+    rule = {"metric": "uncertainty_span.clean_accuracy", "max_regression": 0.02, "label": "No less right"}
+    Path("compared.yaml").write_text(json.dumps({"name": "release", "rules": [rule]}))
+    gate = ("gate", "--model", "model", "--data", "digits.npz", "--policy", "compared.yaml", "--timeout", 0)
+    refused = run(*gate, "--promote-if-passed")
+    assert refused.exit_code == 2, refused.output
+    assert "has no baseline 'champion' yet, and No less right must be compared with one" in refused.stderr
+    assert "`required: false` in that rule" in refused.stderr
+    assert list(client.models()) == []
+    Path("compared.yaml").write_text(json.dumps({"name": "release", "rules": [{**rule, "required": False}]}))
+    assert run(*gate, "--promote-if-passed", "--estimate-only").exit_code == 0
+
+
+def test_an_estimate_of_what_a_quota_would_refuse_says_so(
+    run: Run, server: Server, client: Client, cancelled: str
+) -> None:
+    stored = client.audit(cancelled)
+    client.submit(stored.model, stored.dataset, [{"kind": "uncertainty_span"}], samples=50)
+    limits = httpx.patch(f"{server.url}/v1/projects/default", json={"quotas": {"unfinished_audits": 1}})
+    assert limits.status_code == 200, limits.text
+    gate = ("gate", "--model", stored.model, "--data", stored.dataset, "--policy", "policy.yaml")
+    told = run(*gate, "--estimate-only")
+    assert told.exit_code == 2, told.output
+    assert told.stdout.startswith("At most: ")
+    assert "It would be refused now: This project may have 1 unfinished audit" in told.stderr
+
+
 def test_a_quota_that_is_used_up_ends_a_gate_with_what_the_service_says(
     run: Run, server: Server, client: Client, cancelled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

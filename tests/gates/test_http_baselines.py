@@ -157,7 +157,7 @@ def test_a_policy_without_regressions_looks_at_no_baseline(client: httpx.Client)
 
 
 def test_baselines_belong_to_a_project(keyed: httpx.Client) -> None:
-    ours, theirs = key_for(keyed, project="ours"), key_for(keyed, project="theirs")
+    ours, theirs = (key_for(keyed, "admin", name) for name in ("ours", "theirs"))
     files = upload_both(keyed, headers=ours)
     audit = keyed.post("/v1/audits", json=submission(*files), headers=ours).json()["id"]
     make_ready(keyed.app.state.services)  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ def test_another_project_s_champion_of_the_same_name_is_no_baseline(keyed: httpx
     services: Services = keyed.app.state.services  # type: ignore[attr-defined]
     audits = {}
     for project in ("ours", "theirs"):
-        key = key_for(keyed, project=project)
+        key = key_for(keyed, "admin", project)
         files = upload_both(keyed, headers=key)
         audits[project] = key, keyed.post("/v1/audits", json=submission(*files), headers=key).json()["id"]
         make_ready(services)

@@ -99,3 +99,14 @@ def test_a_value_at_its_bound_says_why_no_further_examples_are_told() -> None:
     )
     assert off.further_examples is not None
     assert "at the bound itself" not in off.reason
+
+
+def test_two_rules_on_one_number_are_both_named() -> None:
+    numbers = audit(check({"mus": gap(0.4, 0.3, 0.5), "msus": gap(0.5, 0.4, 0.6)}))
+    asked: list[dict[str, Any]] = [
+        {"metric": f"{SPAN}.mus", "min": 0.6},
+        {"metric": f"{SPAN}.mus", "max": 0.2},
+        {"metric": f"{SPAN}.msus", "max": 0.2},
+    ]
+    found = judged(numbers, *asked)
+    assert found.headline.endswith(f"; failed as well: {SPAN}.mus (at most 0.2) and {SPAN}.msus.")
