@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.metric_ranges import Reach, is_open
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 44
@@ -25,6 +26,8 @@ class Mark:
         high: Height of the upper end.
         label: What stands under it; nothing where labels would be too many.
         is_comparable: Whether it means what the others mean.
+        is_open_low: Whether the lower end is the metric's own, as too few examples bound it.
+        is_open_high: Whether the upper end is.
     """
 
     x: float
@@ -33,6 +36,8 @@ class Mark:
     high: float | None
     label: str
     is_comparable: bool
+    is_open_low: bool = False
+    is_open_high: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,13 @@ class Chart:
         return polyline((mark.x, mark.y) for mark in self.marks if mark.is_comparable)
 
 
-def draw(points: Sequence[tuple[str, Estimate, bool]]) -> Chart | None:
-    """Return the chart of labelled estimates, each with whether it can be compared; None where none has a value."""
+def draw(points: Sequence[tuple[str, Estimate, bool]], reach: Reach | None = None) -> Chart | None:
+    """Return the chart of labelled estimates; None where none has a value.
+
+    Args:
+        points: Label, estimate, and whether it can be compared.
+        reach: Between which values the number always lies, where that is known.
+    """
     shown = [(label, one, fits) for label, one, fits in points if one.value is not None]
     if not shown:
         return None
@@ -76,6 +86,8 @@ def draw(points: Sequence[tuple[str, Estimate, bool]]) -> Chart | None:
             high=None if one.high is None else height(one.high),
             label=label if position % every == 0 else "",
             is_comparable=fits,
+            is_open_low=reach is not None and is_open(one, reach, "low"),
+            is_open_high=reach is not None and is_open(one, reach, "high"),
         )
         for position, (label, one, fits) in enumerate(shown)
     ]

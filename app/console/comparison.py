@@ -10,6 +10,8 @@ from app.console.viewer import ConsoleRoute, Reader, Viewer
 from app.web.identifiers import ModelName, is_id
 from app.web.problems import NotFoundError
 from app.web.services import Service, Services
+from seatrial.contracts.metric_ranges import Reach, reach_of
+from seatrial.contracts.policies import described_metric
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
@@ -61,6 +63,14 @@ async def show_history(
     )
 
 
+def _reach(metric: str) -> Reach | None:
+    try:
+        return reach_of(described_metric(metric))
+    except ValueError:
+        # Of a family or a version this one does not know.
+        return None
+
+
 def _history(request: Request, viewer: Viewer, services: Services, name: str, metric: str) -> Response:
     with services.database.read() as session:
         shown = history(session, viewer.project_id, name, metric)
@@ -75,6 +85,6 @@ def _history(request: Request, viewer: Viewer, services: Services, name: str, me
         name=name,
         shown=shown,
         names=names,
-        drawing=chart.draw(drawn),
+        drawing=chart.draw(drawn, None if shown.metric is None else _reach(shown.metric)),
         size=chart,
     )

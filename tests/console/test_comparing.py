@@ -12,6 +12,7 @@ from app.console.chart import HEIGHT, LEFT, RIGHT, TOP, WIDTH, draw, round_ticks
 from app.console.comparing import Compared, side_by_side
 from app.console.service import progress_of
 from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.metric_ranges import Reach
 from seatrial.judging.regression import mover
 from seatrial.store.tables import AuditRow, CheckRow
 from tests.console.conftest import Console, elements, words
@@ -293,6 +294,17 @@ def test_ticks_are_few_even_and_around_the_values(low: float, width: float) -> N
     slack = 1e-8 * max(abs(low), width)
     assert ticks[0] <= low + slack
     assert ticks[-1] >= low + width - slack
+
+
+def test_an_end_that_is_the_metric_s_own_is_drawn_open(console: Console, pair: tuple[str, str]) -> None:
+    told = Estimate(value=0.4, low=0.2, high=1.0, n=50, method="resampled")
+    chart = draw([("1", told, True)], Reach(0.0, 1.0))
+    assert chart is not None
+    assert [(mark.is_open_low, mark.is_open_high) for mark in chart.marks] == [(False, True)]
+    change_estimates(console, pair[0], clean_accuracy=told.model_dump())
+    page = console.get("/models/cifar-resnet20/history?metric=uncertainty_span.clean_accuracy")
+    assert len([one for one in elements(page, "line") if one["class"] == "whisker open"]) == 1
+    assert "dashed where too few examples bound them" in words(page)
 
 
 def test_nothing_measured_is_no_chart() -> None:
