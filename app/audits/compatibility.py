@@ -11,7 +11,7 @@ from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilyParams, FamilySpec, HeldOut, Situation
 from seatrial.contracts.features import FeatureSpec
 from seatrial.contracts.models import ARRAYS, IMAGES, MULTI_LABEL, TABLES, TAGGING
-from seatrial.contracts.near_names import instead
+from seatrial.contracts.near_names import instead, nearest
 from seatrial.contracts.registry import families, family
 from seatrial.families.cost import Cost
 from seatrial.ingest.class_names import are_generic, are_strangers, moved
@@ -65,7 +65,8 @@ def check_installed(check: FamilyParams, pointer: str) -> None:
         return
     for place, named in check.plugins().items():
         known = [*named.shipped, *(point.name for point in entry_points(group=named.group))]
-        if named.name not in known:
+        # Another name may be one that only the workers' environment has, as when a stored request is asked again.
+        if named.name not in known and nearest(named.name, known) is not None:
             raise MissingPackagesError(
                 f"Nothing is registered as {named.name!r}{instead(named.name, known)}. A package brings others by an "
                 f"entry point of the group {named.group}.",
