@@ -12,7 +12,7 @@ from app.cli.database import migrate
 from app.cli.datasets import datasets
 from app.cli.deletions import sweep, tombstones
 from app.cli.doctor import doctor
-from app.cli.exits import Exit
+from app.cli.exits import BadRequestError
 from app.cli.gate import gate
 from app.cli.hardenings import harden
 from app.cli.health import health
@@ -48,9 +48,7 @@ class _Commands(click.Group):
             forget_stdout()
             sys.exit(READER_GONE)
         except InvalidSettingsError as error:
-            refused = click.ClickException(f"invalid settings: {error}")
-            refused.exit_code = Exit.BAD_REQUEST
-            raise refused from None
+            raise BadRequestError(f"invalid settings: {error}") from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

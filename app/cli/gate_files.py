@@ -134,13 +134,15 @@ def default_checks(
 def default_checks_of(
     client: Client, policy: Policy | str | None, task: str, dataset_id: str, *, is_local: bool = False
 ) -> list[BaseModel]:
-    """Return :func:`default_checks` where policy and dataset may be a service's; an empty id is no dataset.
+    """Return a policy's own checks, else :func:`default_checks`; an empty id is no dataset.
 
     Raises:
         BadRequestError: As :func:`default_checks`.
         CouldNotRunError: As :func:`known_policy`.
     """
     known = None if policy is None else known_policy(policy, client)
+    if known is not None and known.checks:
+        return list(known.checks)
     examples = client.dataset(dataset_id).facts.examples if dataset_id else None
     return default_checks(known, task, say, examples=examples, is_local=is_local)
 

@@ -29,14 +29,14 @@ def baselines() -> None:
 def add_policy(client: Client, file: Path) -> None:
     """Store the policy in FILE (YAML or JSON) and print its name and version; storing it again gives the same version.
 
-    What the file says of checks, samples and seed is not part of the policy.
+    Its checks are part of the policy, what it says of samples, seed and stop is not.
     """
     read = read_gate_file(file)
     stored = client.add_policy(read.policy())
     echo_line(f"{stored.name}@{stored.version}")
     echo_line(stored.id, err=True)
-    if left := [name for name in ("checks", "samples", "seed") if getattr(read, name) not in (None, [])]:
-        echo_line(f"Not stored, since a policy only judges: {', '.join(left)}. Give them with the audit.", err=True)
+    if left := [name for name in ("samples", "seed", "stop") if getattr(read, name) is not None]:
+        echo_line(f"Not stored, as no part of a policy: {', '.join(left)}. Give them with the audit.", err=True)
 
 
 @policies.command("list")

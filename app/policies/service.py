@@ -72,7 +72,7 @@ def kept(policy: Mapping[str, Any]) -> Chosen:
     return Chosen(PolicySource.model_validate(policy["source"]), policy["document"])
 
 
-_RUN = {"/checks", "/samples", "/seed", "/stop"}
+_RUN = {"/samples", "/seed", "/stop"}
 
 
 def parse_policy(text: str | bytes) -> Policy:
@@ -96,8 +96,8 @@ def parse_policy(text: str | bytes) -> Policy:
 
 def _elsewhere(pointer: str) -> str:
     return (
-        f"A policy says only what must hold. What is run ({pointer.removeprefix('/')}) is told in POST /v1/audits, or "
-        "beside the rules in the file of seatrial gate."
+        f"A policy says what must hold, and of which checks. How they are run ({pointer.removeprefix('/')}) is told in "
+        "POST /v1/audits, or beside the rules in the file of seatrial gate."
     )
 
 

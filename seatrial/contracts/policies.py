@@ -197,6 +197,14 @@ class Policy(Request):
         "speak of the very metric a rule is about; `warning`: both, whatever they speak of; or none.",
     )
     baseline: str = Field(default="champion", pattern=NAME, description="Which baseline `max_regression` looks at.")
+    checks: list[CheckParams] = Field(
+        default_factory=list,
+        max_length=16,
+        exclude_if=lambda checks: not checks,
+        description="What the rules are about, as an audit asks for it: `seatrial gate` runs it, and a rule about a "
+        "family named here is judged of such checks alone, so that nobody passes it with a smaller radius. Without "
+        "any, of whatever was run.",
+    )
 
     @field_validator("rules")
     @classmethod
@@ -225,9 +233,8 @@ PolicyReference = Annotated[
 
 
 class GateFile(Policy):
-    """The file of ``seatrial gate``: a policy, and what is run for it, in one file of a repository."""
+    """The file of ``seatrial gate``: a policy, and how it is run, in one file of a repository."""
 
-    checks: list[CheckParams] = Field(default_factory=list, max_length=16, description="What to run, as in an audit.")
     samples: int | None = Field(default=None, ge=2, le=1_000_000, description="Examples drawn; default: the audit's.")
     seed: int | None = Field(default=None, ge=0, le=2**53 - 1, description="Seed; default: the audit's.")
     stop: Literal["decided"] | None = Field(
@@ -235,8 +242,8 @@ class GateFile(Policy):
     )
 
     def policy(self) -> Policy:
-        """Return what is judged by, without what is run."""
-        return Policy.model_validate(self.model_dump(exclude={"checks", "samples", "seed", "stop"}))
+        """Return what is judged by, without how it is run."""
+        return Policy.model_validate(self.model_dump(exclude={"samples", "seed", "stop"}))
 
 
 class PolicyRead(Read):

@@ -32,6 +32,22 @@ def differences(
     ]
 
 
+def departures(kind: str, params: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """Return in words in which parameters a check departs from what a policy asks for; nothing where it is that.
+
+    Args:
+        kind: Family of both.
+        params: Of the check.
+        asked: Of the policy's.
+    """
+    ours, theirs = (_flat(filled(kind, one)) for one in (params, asked))
+    return [
+        f"{name} is {in_words(kind, name, ours.get(name))} and not {in_words(kind, name, theirs.get(name))}"
+        for name in dict.fromkeys([*theirs, *ours])
+        if ours.get(name) != theirs.get(name) and name != "kind"
+    ]
+
+
 def _meaning(metric: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that count; one that an older version did not have is at what that did."""
     asked = named(metric)

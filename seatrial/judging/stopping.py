@@ -79,7 +79,8 @@ def take_look(
     compares = any(rule.max_regression is not None for rule in blocking)
     if not blocking or sharing is None or (compares and has_baseline):
         return left_open
-    alone = policy.model_copy(update={"rules": blocking, "correction": "none"})
+    # Whether it is the check the policy is about is told of the audit: others of the policy's are not at hand here.
+    alone = policy.model_copy(update={"rules": blocking, "correction": "none", "checks": []})
     try:
         outcomes = judge(alone, _NOBODYS, Measured("", [check])).rules
     except TooManyNumbersError:

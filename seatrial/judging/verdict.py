@@ -12,10 +12,12 @@ from itertools import islice
 from typing import Literal
 
 from seatrial.contracts.estimates import Estimate, Flag, Looks
+from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.judging import wording
+from seatrial.judging.comparability import departures
 from seatrial.judging.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
 from seatrial.judging.headlines import headline
 from seatrial.judging.measured import Measured, MeasuredCheck
@@ -104,7 +106,9 @@ def judge(
     Raises:
         TooManyNumbersError: The rules name more than ``MOST_NUMBERS``.
     """
-    named_numbers = (found for position, rule in enumerate(policy.rules) for found in _find(position, rule, audit))
+    named_numbers = (
+        found for position, rule in enumerate(policy.rules) for found in _find(position, rule, audit, policy.checks)
+    )
     found = list(islice(named_numbers, MOST_NUMBERS + 1))
     if len(found) > MOST_NUMBERS:
         raise TooManyNumbersError(
@@ -162,13 +166,26 @@ def least_favourable(outcomes: Iterable[Outcome | None]) -> Verdict | None:
     return next((verdict for verdict in verdicts if verdict in found), None)
 
 
-def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding, MeasuredCheck | None]]:
-    """Yield a finding for each number the rule names, or for each reason why there is none."""
+def _find(
+    position: int, rule: Rule, audit: Measured, asked_for: Sequence[FamilyParams]
+) -> Iterator[tuple[Finding, MeasuredCheck | None]]:
+    """Yield a finding for each number the rule names, or for each reason why there is none.
+
+    Args:
+        position: Of the rule.
+        rule: The rule.
+        audit: Where to look.
+        asked_for: Checks the policy is about: of their families it is judged by no others.
+    """
     asked = named(rule.metric)
-    checks = [check for check in audit.checks if check.kind == asked.family]
+    checks: Sequence[MeasuredCheck] = [check for check in audit.checks if check.kind == asked.family]
     nothing = Finding(position, rule, rule.metric, rule.label or rule.metric)
     if not checks:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit), "no_check")), None
+        return
+    checks, departure = _as_asked(checks, [one for one in asked_for if one.kind == asked.family])
+    if departure is not None:
+        yield replace(nothing, refusal=Refusal("errored", wording.other_check(asked.family, departure))), None
         return
     is_found = False
     for check in checks:
@@ -186,6 +203,23 @@ def _find(position: int, rule: Rule, audit: Measured) -> Iterator[tuple[Finding,
     if not is_found:
         refusal = Refusal("skipped", wording.no_metric(asked, checks), "not_set_to_measure")
         yield replace(nothing, refusal=refusal), None
+
+
+def _as_asked(
+    checks: Sequence[MeasuredCheck], asked: Sequence[FamilyParams]
+) -> tuple[Sequence[MeasuredCheck], list[str] | None]:
+    """Return those of a family's checks that a policy asks for, and where one is lacking, how the nearest departs."""
+    if not asked:
+        return checks, None
+    found: list[MeasuredCheck] = []
+    for one in asked:
+        wanted = one.model_dump(mode="json")
+        apart = [(departures(check.kind, check.params, wanted), check) for check in checks]
+        alike = [check for told, check in apart if not told]
+        if not alike:
+            return [], min((told for told, _ in apart), key=len)
+        found += alike
+    return [check for check in checks if check in found], None
 
 
 def _weigh(

@@ -11,6 +11,7 @@ from seatrial.reporting.numbers import format_bound, format_interval, format_num
 from seatrial.reporting.outcomes import further_in_words
 
 _MANY = 8
+_MOST_DEPARTURES = 3
 _THAN_BEFORE = " worse than the baseline"
 
 
@@ -38,6 +39,15 @@ def no_family(family: str, audit: Measured) -> str:
     """Say that no check measures a metric."""
     there = ", ".join(dict.fromkeys(check.kind for check in audit.checks)) or "none"
     return f"the audit has no {family} check; its checks: {there}"
+
+
+def other_check(family: str, departs: Sequence[str]) -> str:
+    """Say that no check was run as the policy asks, and in what the nearest departs from that."""
+    more = f" and {len(departs) - _MOST_DEPARTURES} more" if len(departs) > _MOST_DEPARTURES else ""
+    return (
+        f"the policy is about another {family} check than was run: {', '.join(departs[:_MOST_DEPARTURES])}{more}; "
+        "run the policy's checks"
+    )
 
 
 def no_metric(asked: MetricName, checks: Sequence[MeasuredCheck]) -> str:

@@ -75,15 +75,16 @@ def test_a_policy_is_stored_listed_and_shown(run: Run) -> None:
     assert run("policies", "list").stdout == "release@1  1 rules  What must hold.\n"
     shown = json.loads(run("policies", "show", "release").stdout)
     assert shown["rules"][0]["min"] == 0.9
-    assert "checks" not in shown
+    assert [one["kind"] for one in shown["checks"]] == ["uncertainty_span"]
+    assert "samples" not in shown
     assert run("policies", "show", "nothing").exit_code == 2
     assert "standard@" in run("policies", "list", "--shipped").stdout
 
 
 def test_what_a_file_holds_beside_its_policy_is_said_to_be_left_out(run: Run, repository: Path) -> None:
-    told = "Not stored, since a policy only judges: checks, samples. Give them with the audit.\n"
+    told = "Not stored, as no part of a policy: samples. Give them with the audit.\n"
     assert told in run("policies", "add", "policy.yaml").stderr
-    (repository / "policy.yaml").write_text(POLICY.partition("checks:")[0])
+    (repository / "policy.yaml").write_text(POLICY.partition("samples:")[0])
     assert "Not stored" not in run("policies", "add", "policy.yaml").stderr
 
 

@@ -111,7 +111,7 @@ def test_lists_are_pages_of_all_versions(client: httpx.Client) -> None:
         ({"rules": [{"metric": "uncertainty_span.mus", "max": 1, "maximum": 1}]}, "/rules/0/maximum"),
         ({"rules": []}, "/rules"),
         ({"name": "A B"}, "/name"),
-        ({"checks": []}, "/checks"),
+        ({"checks": [{"kind": "nothing"}]}, "/checks/0/kind"),
     ],
     ids=["metric", "number", "bound", "unknown", "none", "name", "checks"],
 )
@@ -129,11 +129,11 @@ def test_a_mistake_is_pointed_at_in_json_and_in_yaml(
 
 
 def test_what_is_run_is_told_where_it_belongs(client: httpx.Client) -> None:
-    answer = client.post("/v1/policies", json=policy() | {"checks": [], "seed": 1, "extra": 1})
+    answer = client.post("/v1/policies", json=policy() | {"stop": "decided", "seed": 1, "extra": 1})
     problem = assert_problem(answer, 422, "invalid-request")
     told = {one.pointer: one.detail for one in problem.errors or ()}
-    for name in ("checks", "seed"):
-        assert f"What is run ({name}) is told in POST /v1/audits" in told[f"/{name}"]
+    for name in ("stop", "seed"):
+        assert f"How they are run ({name}) is told in POST /v1/audits" in told[f"/{name}"]
     assert "POST /v1/audits" not in told["/extra"]
 
 
