@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from app.cli.showing import echo, echo_line
 from app.projects import repository, service
+from seatrial.contracts.near_names import instead
 from seatrial.contracts.projects import ProjectChange, Quotas, Retention
 from seatrial.store.activity import COMMAND_LINE, Author
 from seatrial.store.database import connect
@@ -111,7 +112,8 @@ def _change(name: str, home: Path | None, change: ProjectChange) -> None:
         with database.write() as session:
             row = repository.find_project(session, name)
             if row is None:
-                raise click.ClickException(f"there is no project {name}: a key for it makes it")
+                there = session.scalars(select(ProjectRow.name).order_by(ProjectRow.name)).all()
+                raise click.ClickException(f"there is no project {name}{instead(name, there)}; a key for one makes it")
             service.change_project(session, row, change, Author(COMMAND_LINE))
             told = service.read_project(session, row)
     finally:

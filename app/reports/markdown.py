@@ -204,8 +204,9 @@ def _controls(report: ReportRead) -> Iterator[str]:
     spoken_for = [one for one in report.controls if one.standing != "none"]
     if spoken_for:
         yield "<details><summary>Evidence for controls of AISVS, ATLAS and ISO/IEC 24029-2</summary>"
+        yield "Numbers are evidence for what a control asks, not conformity with it."
         yield "\n".join(
-            f"- {prose(one.id)}, {one.standing}: {prose(one.title)}. {prose(one.missing)}".rstrip()
+            f"- {prose(one.id)} (asks: {prose(one.title)}): {one.standing}. {prose(one.missing)}".rstrip()
             for one in spoken_for
         )
         yield "</details>"

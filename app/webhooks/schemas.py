@@ -8,7 +8,7 @@ from pydantic import Field
 from seatrial.contracts.base import Read, Request
 from seatrial.contracts.webhooks import DeliveryStatus, Filter, WebhookEvent, WebhookMessage
 
-Listened = WebhookEvent | Filter | Literal["*"]
+Listened = Literal[WebhookEvent, Filter, "*"]
 
 Url = Annotated[str, Field(min_length=10, max_length=2000)]
 Events = Annotated[list[Listened], Field(min_length=1, max_length=20)]

@@ -10,7 +10,7 @@ from seatrial.contracts.base import Read
 AuditEvent = Literal["audit.succeeded", "audit.failed", "audit.cancelled", "audit.judged", "audit.attested"]
 """What may happen to an audit that somebody wants to be told of."""
 
-WebhookEvent = AuditEvent | Literal["ping", "plan.notified"]
+WebhookEvent = Literal[AuditEvent, "ping", "plan.notified"]
 """What a message may be about."""
 
 Filter = Literal["audit.not_passed"]

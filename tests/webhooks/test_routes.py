@@ -315,3 +315,10 @@ def test_readers_read_and_admins_change(settings: Settings) -> None:
     for method, where, body in changes:
         assert client.request(method, where, json=body, headers=admin).status_code in (200, 202, 204)
     services_of(client).database.dispose()
+
+
+def test_a_mistyped_event_is_told_once_with_the_one_that_was_meant(quiet: TestClient) -> None:
+    problem = assert_problem(quiet.post("/v1/webhooks", json={"url": URL, "events": ["audit.notpassed"]}), 422)
+    assert [one.pointer for one in problem.errors or ()] == ["/events/0"]
+    assert "did you mean 'audit.not_passed'?" in problem.detail
+    assert "audit.succeeded" in problem.detail
