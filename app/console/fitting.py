@@ -9,6 +9,21 @@ from app.datasets import repository as datasets
 from seatrial.store.tables import DatasetRow, ModelRow
 
 LEFT_OPEN = "the newest that fits the model"
+HELD_OUT = ("test", "validation")
+"""Splits that no model should have been trained on."""
+
+
+def options(data: Sequence[DatasetRow]) -> list[tuple[str, str]]:
+    """Return datasets to choose from by id, each with what tells it from others of its name."""
+    return [(row.id, f"{row.name} {row.version}, {row.split}, {row.task}") for row in data]
+
+
+def newest_held_out(
+    session: Session, project_id: str, model: ModelRow, data: Sequence[DatasetRow]
+) -> DatasetRow | None:
+    """Return the newest held-out dataset a model can be audited on, else the newest of any split; None without one."""
+    held_out = newest_fitting(session, project_id, model, data, splits=HELD_OUT)
+    return held_out or newest_fitting(session, project_id, model, data)
 
 
 def newest_fitting(

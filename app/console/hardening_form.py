@@ -7,16 +7,17 @@ from typing import Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
+from sqlalchemy.orm import Session
 from starlette.responses import RedirectResponse
 
 from app.console import repository, service
-from app.console.fitting import LEFT_OPEN, newest_fitting
+from app.console.fitting import HELD_OUT, LEFT_OPEN, newest_fitting, options
 from app.console.forms import REST, Form
 from app.console.method_fields import POINTER, PREFIX, fields_of, methods_for, read_params
 from app.console.pages import page
 from app.console.requests import checks_of, field_of, whole_or_text
 from app.console.submission import KEY, joined, named_row, offered_checks
-from app.console.values import read_number
+from app.console.values import read_fraction
 from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
 from app.datasets import repository as datasets
 from app.hardenings import service as hardenings
@@ -33,7 +34,7 @@ from seatrial.store.tables import ModelRow
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 STARTING = {"samples": "500", "seed": "0", "policy": "standard", "max_accuracy_loss": "0.05"}
-_CHOSEN = ("model", "dataset", "audited", "method")
+_CHOSEN = ("model", "dataset", "audited", "method", "change")
 _TEXTS = ("model", "dataset", "validation_dataset", "method", "version", "promote")
 _AUDIT = {"/audit/dataset": "audited", "/audit/samples": "samples", "/audit/policy": "policy"}
 
@@ -57,14 +58,21 @@ def ask(
 def estimate_cost(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
     """Show what a hardening would cost, and spend nothing."""
     form, kinds = Form(joined(posted)), posted.get("checks", [])
+    if "change" in posted:
+        return _form(request, viewer, services, form, kinds=kinds)
     try:
-        asked = request_of(form.values, kinds)
         with services.database.read() as session:
+            form = _completed(session, viewer.project_id, form)
+            asked = request_of(form.values, kinds)
             cost = estimate(look_up(session, viewer.project_id, asked, services.settings))
     except ProblemError as error:
         form.refuse_all(error, _field_of(kinds, form.values))
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)
-    confirmed = {"request": asked.model_dump_json(), "key": f"console-{uuid4()}"}
+    confirmed = {
+        "request": asked.model_dump_json(),
+        "key": f"console-{uuid4()}",
+        "samples": asked.audit.samples,
+    }
     return _form(request, viewer, services, form, kinds=kinds, cost=cost, confirmed=confirmed)
 
 
@@ -94,7 +102,7 @@ def request_of(fields: Mapping[str, str], kinds: list[str]) -> HardeningCreate:
     body |= {"params": {} if spec is None else read_params(spec, fields), "audit": audit}
     body |= {"seed": whole_or_text(fields["seed"])} if fields.get("seed") else {}
     loss = fields.get("max_accuracy_loss", "")
-    body |= {"max_accuracy_loss": read_number(loss)} if loss else {}
+    body |= {"max_accuracy_loss": read_fraction(loss)} if loss else {}
     return parse_json(json.dumps(body), HardeningCreate)
 
 
@@ -119,7 +127,7 @@ def _form(
     *,
     kinds: list[str],
     cost: Any = None,
-    confirmed: dict[str, str] | None = None,
+    confirmed: dict[str, Any] | None = None,
     status: int = 200,
 ) -> Response:
     with services.database.read() as session:
@@ -128,20 +136,11 @@ def _form(
         ]
         data = repository.recent_datasets(session, viewer.project_id)
         model = named_row(models.find, session, viewer.project_id, form.said("model"))
+        form = _completed(session, viewer.project_id, form)
         trained, audited = (
             named_row(datasets.find, session, viewer.project_id, form.said(name)) for name in ("dataset", "audited")
         )
-        if model is not None and not form.said("audited"):
-            audited = newest_fitting(
-                session, viewer.project_id, model, data, splits=("test", "validation"), other_than=trained
-            )
-        if model is not None and not form.said("dataset"):
-            # What is meant for it, or else whatever is not audited: the overlap is looked for all the same.
-            trained = newest_fitting(session, viewer.project_id, model, data, splits=("train",), other_than=audited)
-            trained = trained or newest_fitting(session, viewer.project_id, model, data, other_than=audited)
         missing = {} if model is None else {"trained on": trained, "audited on": audited}
-        left_open = {"dataset": trained, "audited": audited}
-        form = replace(form, values={**form.values, **{name: row.id for name, row in left_open.items() if row}})
         policies = service.policy_names(session, viewer.project_id)
     spec = methods().get(form.said("method"))
     is_asked = None not in (model, trained, audited, spec)
@@ -158,10 +157,10 @@ def _form(
         status=status,
         form=shown,
         models=[(row.id, f"{row.name} {row.version}, {row.task} ({row.state})") for row in usable],
-        datasets=[("", LEFT_OPEN), *((row.id, f"{row.name} {row.version}, {row.task}") for row in data)],
-        others=[(row.id, f"{row.name} {row.version}, {row.task}") for row in data],
+        datasets=[("", LEFT_OPEN), *options(data)],
+        others=options(data),
         methods=[(slug, f"{slug}: {told}") for slug, told in _methods(model).items()],
-        chosen={name: form.said(name) for name in _CHOSEN},
+        carried=_carried(form, kinds) if request.method == "POST" and not is_fitting else [],
         model=model,
         refusal=refusal,
         missing=[what for what, row in missing.items() if row is None],
@@ -175,6 +174,29 @@ def _form(
         cost=cost,
         confirmed=confirmed,
     )
+
+
+def _completed(session: Session, project_id: str, form: Form) -> Form:
+    """Return a form whose datasets, where they are left open, are the newest that fit; none where none do."""
+    model = named_row(models.find, session, project_id, form.said("model"))
+    if model is None or (form.said("dataset") and form.said("audited")):
+        return form
+    data = repository.recent_datasets(session, project_id)
+    trained, audited = (named_row(datasets.find, session, project_id, form.said(one)) for one in ("dataset", "audited"))
+    if not form.said("audited"):
+        audited = newest_fitting(session, project_id, model, data, splits=HELD_OUT, other_than=trained)
+    if not form.said("dataset"):
+        # What is meant for it, or else whatever is not audited: the overlap is looked for all the same.
+        trained = newest_fitting(session, project_id, model, data, splits=("train",), other_than=audited)
+        trained = trained or newest_fitting(session, project_id, model, data, other_than=audited)
+    found = {"dataset": trained, "audited": audited}
+    return replace(form, values={**form.values, **{name: row.id for name, row in found.items() if row is not None}})
+
+
+def _carried(form: Form, kinds: list[str]) -> list[tuple[str, str]]:
+    """Return what stands in the fields below the first four, to be kept while they are not shown."""
+    kept = [(name, value) for name, value in form.values.items() if name not in _CHOSEN]
+    return [*kept, *(("checks", kind) for kind in kinds)]
 
 
 def _methods(model: ModelRow | None) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.console.values import read_json, read_number
+from app.console.values import read_fraction, read_json
 from seatrial.contracts.training import MethodSpec, methods
 from seatrial.hardening.params import TrainingParams
 
@@ -101,7 +101,7 @@ class MethodField:
         if self.options and text in ("true", "false"):
             return text == "true"
         is_number = any(one.get("type") in ("integer", "number") for one in self._kinds)
-        return read_number(text) if is_number else text
+        return read_fraction(text) if is_number else text
 
 
 def methods_for(task: str, model_format: str) -> dict[str, MethodSpec]:

@@ -83,6 +83,11 @@ def starting_values(kind: str) -> dict[str, Any]:
     return {name: None if name in unset and name not in starting else value for name, value in given.items()}
 
 
+def write_params(kind: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Return what stands in the fields of a family for its parameters, as JSON has them."""
+    return {one.id: _written(one.shape, params.get(one.name)) for one in fields_of(kind)}
+
+
 def read_params(kind: str, values: Mapping[str, str], *, pointer: str) -> dict[str, Any]:
     """Return the parameters that the fields of a family say; what no number is stays a text, for the contract.
 

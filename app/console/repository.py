@@ -47,6 +47,11 @@ def outcomes_of(session: Session, audits: Collection[str]) -> dict[str, AnyRow]:
     return {row.id: row for row in session.execute(query)} if audits else {}
 
 
+def find_audit(session: Session, project_id: str, audit_id: str) -> AuditRow | None:
+    """Return an audit with all that was asked of it; None where the project has none of that id."""
+    return session.scalar(select(AuditRow).where(AuditRow.id == audit_id, AuditRow.project_id == project_id))
+
+
 def recent_models(session: Session, project_id: str) -> Sequence[ModelRow]:
     """Return models to choose from, newest first, without what may be large: manifest and facts."""
     query = select(ModelRow).options(defer(ModelRow.manifest), defer(ModelRow.facts), defer(ModelRow.problem))

@@ -7,15 +7,17 @@ from typing import Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
+from sqlalchemy.orm import Session
 from starlette.responses import PlainTextResponse, RedirectResponse
 
 from app.audits import service as audits
 from app.audits.submitting import estimate, plan
 from app.console import repository, service
-from app.console.fitting import LEFT_OPEN, mismatch, newest_fitting
+from app.console.fitting import HELD_OUT, LEFT_OPEN, mismatch, newest_held_out, options
 from app.console.forms import Form
 from app.console.pages import page
 from app.console.parameters import MOST_IN_SIGHT, fields_of, override, read_params
+from app.console.repeating import repeated
 from app.console.requests import about, families_for, field_of, request_of
 from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
 from app.datasets import repository as datasets
@@ -34,21 +36,33 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 KEY = re.compile(r"console-[0-9a-f-]{36}")
 STARTING = {"seed": "0", "policy": "standard"}
+_KEPT = ("samples", "seed", "reuse", "policy", "baseline")
+"""Fields besides those of parameters that stay while no check is offered."""
 
 
 @router.get("/submit")
-def ask(request: Request, viewer: Runner, services: Service, model: str = "", dataset: str = "") -> Response:
-    """Ask for model and data, then for the checks that fit them."""
+def ask(
+    request: Request, viewer: Runner, services: Service, model: str = "", dataset: str = "", audit: str = ""
+) -> Response:
+    """Ask for model and data, then for the checks that fit them; with ``audit``, start with what that one was asked."""
+    if audit:
+        with services.database.read() as session:
+            again = repeated(session, viewer.project_id, audit)
+        form = Form({**STARTING, **again.values})
+        return _form(request, viewer, services, form, kinds=again.kinds, left_behind=again.left_behind)
     return _form(request, viewer, services, Form({**STARTING, "model": model, "dataset": dataset}), kinds=[])
 
 
 @router.post("/submit")
 def estimate_cost(request: Request, viewer: Runner, services: Service, posted: Posted) -> Response:
-    """Show what an audit would cost, and spend nothing."""
+    """Show what an audit would cost, and spend nothing; or only what another model or dataset changes in the form."""
     form, kinds = Form(joined(posted)), posted.get("checks", [])
+    if "change" in posted:
+        return _form(request, viewer, services, form, kinds=kinds)
     try:
-        asked = request_of(form.values, kinds)
         with services.database.read() as session:
+            form = _completed(session, viewer.project_id, form)
+            asked = request_of(form.values, kinds)
             planned = plan(session, viewer.project_id, asked, services.settings)
             asked, cost = planned.request, estimate(planned)
     except ProblemError as error:
@@ -56,7 +70,12 @@ def estimate_cost(request: Request, viewer: Runner, services: Service, posted: P
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)
     # The button may be pressed twice: the same key is the same audit.
     shown = asked.model_dump_json(indent=2, exclude_none=True)
-    confirmed = {"request": asked.model_dump_json(), "key": f"console-{uuid4()}", "shown": shown}
+    confirmed = {
+        "request": asked.model_dump_json(),
+        "key": f"console-{uuid4()}",
+        "shown": shown,
+        "samples": planned.samples,
+    }
     return _form(request, viewer, services, form, kinds=kinds, cost=cost, confirmed=confirmed)
 
 
@@ -87,7 +106,8 @@ def _form(
     *,
     kinds: list[str],
     cost: Any = None,
-    confirmed: dict[str, str] | None = None,
+    confirmed: dict[str, Any] | None = None,
+    left_behind: list[str] | None = None,
     status: int = 200,
 ) -> Response:
     with services.database.read() as session:
@@ -96,14 +116,13 @@ def _form(
         ]
         data = repository.recent_datasets(session, viewer.project_id)
         model = named_row(models.find, session, viewer.project_id, form.said("model"))
-        dataset = named_row(datasets.find, session, viewer.project_id, form.said("dataset"))
         is_left_open = model is not None and not form.said("dataset")
-        if is_left_open:
-            dataset = newest_fitting(session, viewer.project_id, model, data)
-            form = replace(form, values={**form.values, "dataset": "" if dataset is None else dataset.id})
+        form = _completed(session, viewer.project_id, form)
+        dataset = named_row(datasets.find, session, viewer.project_id, form.said("dataset"))
         misfit = None if model is None or dataset is None else mismatch(model, dataset)
         policies = service.policy_names(session, viewer.project_id)
-    checks = offered_checks(model, form, kinds) if model is not None and dataset is not None else []
+    is_fitting = model is not None and dataset is not None and misfit is None
+    checks = offered_checks(model, form, kinds) if is_fitting else []
     return page(
         request,
         "submit.html",
@@ -111,17 +130,35 @@ def _form(
         status=status,
         form=form,
         models=[(row.id, f"{row.name} {row.version}, {row.task} ({row.state})") for row in usable],
-        datasets=[("", LEFT_OPEN), *((row.id, f"{row.name} {row.version}, {row.task}") for row in data)],
+        datasets=[("", LEFT_OPEN), *options(data)],
         has_data=bool(data),
         model=model,
         dataset=dataset,
         is_left_open=is_left_open,
+        is_held_out=dataset is not None and dataset.split in HELD_OUT,
+        carried=_carried(form, kinds) if request.method == "POST" and not checks else [],
+        left_behind=left_behind or [],
         mismatch=misfit,
         checks=checks,
         policies=[("", "none: only numbers"), *((name, name) for name in policies)],
         cost=cost,
         confirmed=confirmed,
     )
+
+
+def _completed(session: Session, project_id: str, form: Form) -> Form:
+    """Return a form whose dataset, where it is left open, is the one that fits its model best; none where none does."""
+    model = named_row(models.find, session, project_id, form.said("model"))
+    if model is None or form.said("dataset"):
+        return form
+    found = newest_held_out(session, project_id, model, repository.recent_datasets(session, project_id))
+    return replace(form, values={**form.values, "dataset": "" if found is None else found.id})
+
+
+def _carried(form: Form, kinds: list[str]) -> list[tuple[str, str]]:
+    """Return what stands in the fields below model and data, to be kept while they are not shown."""
+    kept = [(name, value) for name, value in form.values.items() if name.startswith(("p-", "params-")) or name in _KEPT]
+    return [*kept, *(("checks", kind) for kind in kinds)]
 
 
 def named_row(find: Any, session: Any, project_id: str, said: str) -> Any:
@@ -145,13 +182,14 @@ def _typed(kind: str, values: Mapping[str, str]) -> dict[str, Any]:
 def offered_checks(model: ModelRow, form: Form, kinds: list[str]) -> list[dict[str, Any]]:
     """Return what can be audited of a model, with what stands in the form."""
     fitting = families_for(model.task, model.format)
+    # Before anything is chosen, or where nothing of it fits any more: what `seatrial gate` runs by itself.
+    chosen = [kind for kind in kinds if kind in fitting] or fitting[:1]
     return [
         {
             "kind": kind,
             "title": narrative_of(kind).title(kind),
             "about": about(kind, _typed(kind, form.values)),
-            # Before anything is chosen: what `seatrial gate` runs by itself.
-            "is_chosen": kind in (kinds or fitting[:1]),
+            "is_chosen": kind in chosen,
             "in_sight": fields_of(kind)[:MOST_IN_SIGHT],
             "folded": fields_of(kind)[MOST_IN_SIGHT:],
             "errors": [name for name in form.errors if name.startswith((f"p-{kind}-", f"params-{kind}"))],

@@ -2,13 +2,20 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from app.console.curves import BOTTOM, HEIGHT, TOP, draw
 from app.console.method_fields import fields_of, read_params
 from app.hardenings import report
 from seatrial.contracts.estimates import Estimate
-from seatrial.contracts.hardenings import HardeningRead, HardeningReportRead, HardeningResult, PairedDifference
+from seatrial.contracts.hardenings import (
+    HardeningCreate,
+    HardeningRead,
+    HardeningReportRead,
+    HardeningResult,
+    PairedDifference,
+)
 from seatrial.contracts.training import methods
 from seatrial.store.tables import AuditRow, DatasetRow, HardeningRow
 from tests.audits.acting import make_ready
@@ -38,6 +45,11 @@ def stored(console: Console) -> list[HardeningRow]:
         return session.query(HardeningRow).all()
 
 
+def picked(page: httpx.Response) -> list[str]:
+    """Return what the selects of a page have chosen, from the first on."""
+    return [str(one["value"]) for one in elements(page, "option") if "selected" in one]
+
+
 @pytest.mark.parametrize("slug", list(methods()))
 def test_a_form_as_it_is_shown_first_asks_for_the_defaults(slug: str) -> None:
     spec = methods()[slug]
@@ -51,7 +63,7 @@ def test_the_cost_is_shown_and_one_button_pressed_twice_is_one_hardening(
 ) -> None:
     page = console.post("/harden", **ready)
     assert page.status_code == 200, words(page)
-    assert "Estimated cost About" in words(page)
+    assert "Estimated cost: parity 1 by adversarial, audited on parity 1 About" in words(page)
     assert stored(console) == []
     hidden = {str(one["name"]): str(one["value"]) for one in elements(page, "input") if one.get("type") == "hidden"}
     confirmed = {name: hidden[name] for name in ("request", "key")}
@@ -70,14 +82,12 @@ def test_the_cost_is_shown_and_one_button_pressed_twice_is_one_hardening(
 
 def test_data_left_open_are_the_newest_that_fit_and_are_not_the_same(console: Console, ready: dict[str, str]) -> None:
     page = console.get(f"/harden?model={ready['model']}&method=adversarial")
-    picked = {one["name"]: one["value"] for one in elements(page, "input") if one.get("type") == "hidden"}
-    assert {picked["dataset"], picked["audited"]} == {ready["dataset"], ready["audited"]}
+    assert set(picked(page)[1:3]) == {ready["dataset"], ready["audited"]}
     # What was uploaded to be trained on is trained on, however new it is.
     manifest = dataset_manifest(name="more", split="train")
     newest = upload(console.client, "datasets", manifest, npz(25)).json()["id"]
     page = console.get(f"/harden?model={ready['model']}&method=adversarial")
-    picked = {one["name"]: one["value"] for one in elements(page, "input") if one.get("type") == "hidden"}
-    assert (picked["dataset"], picked["audited"]) == (newest, ready["dataset"])
+    assert picked(page)[1:3] == [newest, ready["dataset"]]
 
 
 def test_where_no_data_fit_the_page_says_for_what(console: Console, ready: dict[str, str]) -> None:
@@ -177,3 +187,28 @@ def test_curves_stand_where_their_values_are() -> None:
     assert [y for _, y in b.points] == pytest.approx([(TOP + HEIGHT - BOTTOM) / 2])
     assert drawn.kept == a.points[1][0]
     assert draw("x", [{}], {"a": "A"}, kept=None) is None
+
+
+def test_what_is_chosen_last_is_what_is_hardened_and_what_was_typed_stays(
+    console: Console, ready: dict[str, str]
+) -> None:
+    manifest = dataset_manifest(name="newer", split="train")
+    newer = upload(console.client, "datasets", manifest, npz(26)).json()["id"]
+    page = console.post("/harden", **{**ready, "dataset": newer})
+    assert page.status_code == 200, words(page)
+    hidden = {str(one["name"]): str(one["value"]) for one in elements(page, "input") if one.get("type") == "hidden"}
+    assert f'"dataset":"{newer}"' in hidden["request"]
+    changed = console.post("/harden", **{**ready, "method": "gaussian", "samples": "17", "change": "yes"})
+    assert "Estimated cost" not in words(changed)
+    values = {one.get("name"): one.get("value") for one in elements(changed, "input")}
+    assert (values["param-epochs"], values["samples"]) == ("3", "17")
+    assert "gaussian" in picked(changed)
+
+
+def test_more_examples_than_there_are_is_said_and_fractions_are_read(console: Console, ready: dict[str, str]) -> None:
+    page = console.post("/harden", **{**ready, "samples": "999", "param-epsilon": "8/255", "max_accuracy_loss": "1/20"})
+    assert page.status_code == 200, words(page)
+    assert "999 examples were asked for; parity 1 has 20, and all of them are audited." in words(page)
+    hidden = {str(one["name"]): str(one["value"]) for one in elements(page, "input") if one.get("type") == "hidden"}
+    asked = HardeningCreate.model_validate_json(hidden["request"])
+    assert (asked.params["epsilon"], asked.max_accuracy_loss) == (8 / 255, 0.05)

@@ -159,7 +159,14 @@ def test_the_newest_dataset_that_fits_the_model_is_chosen_where_nobody_chooses(c
     stored("texts", b"text,label\nfine,0\nbad,1\n", task="text-classification")
     page = console.get(f"/submit?model={model}")
     assert chosen(page)[:2] == [model, newest_fit]
-    assert "fits 1 is the newest dataset that fits the model." in words(page)
+    assert "fits 1 is the newest dataset of a held-out split (test) that fits the model." in words(page)
+    # However new it is, what models are trained on comes last.
+    trained = stored("seen", npz(31), split="train")
+    page = console.get(f"/submit?model={model}")
+    assert chosen(page)[:2] == [model, newest_fit]
+    assert "seen 1, train, image-classification" in words(page)
+    assert "is of split train" not in words(page)
+    assert "is of split train" in words(console.get(f"/submit?model={model}&dataset={trained}"))
     assert "uncertainty_span" in [one.get("value") for one in elements(page, "input")]
     # Before a model is chosen nothing is: which one fits depends on it.
     unasked = console.get("/submit")

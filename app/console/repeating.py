@@ -1,0 +1,57 @@
+"""From an audit back to the form that submits one like it."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.console.parameters import write_params
+from app.console.repository import find_audit
+from app.deletions.service import missing
+from seatrial.contracts.audits import AuditCreate
+from seatrial.contracts.registry import families
+
+_IN_FORM = ("model", "dataset", "checks", "seed", "samples", "policy", "baseline", "reuse")
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """What an audit was asked, as a form holds it.
+
+    Attributes:
+        values: What stands in each field.
+        kinds: Families that are chosen.
+        left_behind: What the form has no field for, each in a sentence.
+    """
+
+    values: dict[str, str]
+    kinds: list[str]
+    left_behind: list[str]
+
+
+def repeated(session: Session, project_id: str, audit_id: str) -> Repeated:
+    """Return the form of an audit like another.
+
+    Raises:
+        NotFoundError: The project has none of that id.
+    """
+    row = find_audit(session, project_id, audit_id)
+    if row is None:
+        raise missing(session, project_id, audit_id, "audit")
+    values = {"model": row.model_id, "dataset": row.dataset_id, "samples": str(row.samples), "seed": str(row.seed)}
+    values |= {"policy": (row.policy or {}).get("source", {}).get("name", ""), "baseline": row.baseline or ""}
+    values |= {"reuse": "true"} if row.spec.get("reuse") else {}
+    checks: dict[str, dict[str, object]] = {}
+    left_behind = []
+    for check in row.spec.get("checks", ()):
+        kind = check["kind"]
+        if kind not in families():
+            left_behind.append(f"The family `{kind}` is not installed any more.")
+        elif kind in checks:
+            left_behind.append(f"It ran `{kind}` more than once: the form holds the first.")
+        else:
+            checks[kind] = check
+            values |= write_params(kind, check)
+    for name, field in AuditCreate.model_fields.items():
+        if name not in _IN_FORM and row.spec.get(name, field.default) != field.default:
+            left_behind.append(f"Its `{name}` was {row.spec[name]}; the form leaves it at its default.")
+    return Repeated(values, list(checks), left_behind)
