@@ -55,7 +55,7 @@ DONE = {
     "cancelled": "Cancelling: running work stops at its next batch.",
     "retried": "What failed is queued again.",
     "judged": "It was judged; what came of it is below.",
-    "promoted": "The audit is the baseline now.",
+    "promoted": "The audit is a baseline now.",
 }
 """What is said after something was done, by the word in the address: nothing an address says is shown itself."""
 
@@ -135,7 +135,7 @@ def show_audit(request: Request, audit_id: AuditId, viewer: Reader, services: Se
         "audit.html",
         title=f"{shown.model} on {shown.dataset}",
         shown=shown,
-        done=DONE.get(done),
+        done=None if done == "cancelled" and shown.progress.has_ended else DONE.get(done),
         formats=[(name, FORMATS[name]) for name in offered],
         can_sign=bool(shown.own) and bool(services.of(KeyFolder).published().keys),
     )
@@ -244,8 +244,23 @@ def promote_audit(request: Request, audit_id: AuditId, viewer: Runner, services:
     """Make an audit a baseline of its model."""
     body = {"audit": audit_id, "name": first(posted, "name") or "champion", "note": first(posted, "note")}
     asked = parse_json(json.dumps(body), BaselineCreate)
-    author = author_of(viewer.principal, request)
-    promote(services, viewer.project_id, asked, author, needs_pass=not viewer.principal.may("admin"))
+    author, is_admin = author_of(viewer.principal, request), viewer.principal.may("admin")
+    # What a key may not promote at all is refused without asking whether it is meant.
+    if is_admin and not first(posted, "sure"):
+        shown = service.audit_page(services, viewer.project_id, audit_id)
+        audit = shown.progress.audit
+        if audit.state == RunState.SUCCEEDED and audit.verdict != "passed":
+            replaced = shown.baselines.get(asked.name)
+            return page(
+                request,
+                "promote.html",
+                title="Promote an audit",
+                asked=asked,
+                shown=shown,
+                audit=audit,
+                replaced=replaced,
+            )
+    promote(services, viewer.project_id, asked, author, needs_pass=not is_admin)
     return _back(audit_id, "promoted")
 
 

@@ -15,10 +15,12 @@ from app.policies.presets import DEMANDS
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.comparisons import Trend
-from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.contracts.registry import each_once
 from seatrial.families.shared.settling import settled_document
 from seatrial.judging.comparability import differences, in_words
+from seatrial.judging.measured import Measured, MeasuredCheck
+from seatrial.judging.verdict import doubts_about
 from seatrial.store.database import AnyRow
 
 
@@ -31,7 +33,10 @@ class SideBySide:
         only_first: Names of numbers only the first has.
         only_second: Names of numbers only the second has.
         unlike: What differs between them besides the model, each in a sentence.
-        judged: Names of the numbers that shipped policies judge, by what their difference says.
+        judged: Names of the numbers that shipped policies judge, by what their difference says; in doubt on no side.
+        doubted: The same of those that a flag of either audit casts doubt on.
+        doubts: Flags of severity error and warning of each audit, first A's, each with its family.
+        in_doubt: Names of all numbers that a flag casts doubt on.
     """
 
     tables: dict[str, list[Compared]]
@@ -39,6 +44,9 @@ class SideBySide:
     only_second: list[str]
     unlike: list[str]
     judged: dict[Trend, list[str]]
+    doubted: dict[Trend, list[str]]
+    doubts: tuple[list[tuple[str, Flag]], list[tuple[str, Flag]]]
+    in_doubt: set[str]
 
 
 def side_by_side(services: Services, project_id: str, first: AuditRead, second: AuditRead) -> SideBySide:
@@ -51,20 +59,36 @@ def side_by_side(services: Services, project_id: str, first: AuditRead, second: 
     ours, theirs = published_numbers(after), published_numbers(before)
     tables: dict[str, list[Compared]] = {}
     told: dict[Trend, list[str]] = {}
+    doubted: dict[Trend, list[str]] = {}
+    in_doubt: set[str] = set()
     # What shipped policies judge comes first: an audit has dozens of numbers, and few decide.
     for metric in each_once(metric for metric in judged_first(ours) if metric in theirs):
         estimate, check = ours[metric]
         found = compare_number(metric, estimate, check, after, before, paired, theirs[metric])
         tables.setdefault(check.kind, []).append(found)
+        if _is_in_doubt(metric, check) or _is_in_doubt(metric, theirs[metric][1]):
+            in_doubt.add(metric)
         if found.trend is not None and is_judged(metric):
-            told.setdefault(found.trend, []).append(metric)
+            (doubted if metric in in_doubt else told).setdefault(found.trend, []).append(metric)
     return SideBySide(
         tables=tables,
         only_first=each_once(metric for metric in theirs if metric not in ours),
         only_second=each_once(metric for metric in ours if metric not in theirs),
         unlike=_unlike(first, second),
         judged=told,
+        doubted=doubted,
+        doubts=(_doubts(before), _doubts(after)),
+        in_doubt=in_doubt,
     )
+
+
+def _doubts(audit: Measured) -> list[tuple[str, Flag]]:
+    flags = [(check.kind, flag) for check in audit.checks if check.result for flag in check.result.flags]
+    return [(kind, flag) for kind, flag in flags if flag.severity in ("error", "warning")]
+
+
+def _is_in_doubt(metric: str, check: MeasuredCheck) -> bool:
+    return check.result is not None and bool(doubts_about(metric, check.result.flags, "relevant"))
 
 
 def _unlike(first: AuditRead, second: AuditRead) -> list[str]:

@@ -74,6 +74,9 @@ def _reach(metric: str) -> Reach | None:
 def _history(request: Request, viewer: Viewer, services: Services, name: str, metric: str) -> Response:
     with services.database.read() as session:
         shown = history(session, viewer.project_id, name, metric)
+        if not shown.metrics and not repository.has_model(session, viewer.project_id, name):
+            raise NotFoundError(f"There is no model {name} in this project.")
+        baselines = repository.current_baselines(session, viewer.project_id, name)
         names = repository.names_of(session, viewer.project_id, {point.dataset for point in shown.points})
     # Versions in the order they were uploaded, whenever they were audited.
     newest = sorted((point for point in shown.points if point.is_newest), key=lambda point: (point.model, point.audit))
@@ -85,6 +88,7 @@ def _history(request: Request, viewer: Viewer, services: Services, name: str, me
         name=name,
         shown=shown,
         names=names,
+        baselines={audit: [one for one, of in baselines.items() if of == audit] for audit in baselines.values()},
         drawing=chart.draw(drawn, None if shown.metric is None else _reach(shown.metric)),
         size=chart,
     )

@@ -149,6 +149,7 @@ def _form(
     fields = fields_of(spec) if is_fitting and spec is not None else []
     # What was typed in stays; a form that is shown first has the defaults.
     starting = {one.field: one.starting() for one in fields if one.field not in form.values}
+    abouts = _methods(model)
     shown = Form({**starting, **form.values}, form.errors, form.problem)
     return page(
         request,
@@ -159,7 +160,8 @@ def _form(
         models=[(row.id, f"{row.name} {row.version}, {row.task} ({row.state})") for row in usable],
         datasets=[("", LEFT_OPEN), *options(data)],
         others=options(data),
-        methods=[(slug, f"{slug}: {told}") for slug, told in _methods(model).items()],
+        methods=[(slug, slug.replace("_", " ")) for slug in abouts],
+        abouts=abouts,
         carried=_carried(form, kinds) if request.method == "POST" and not is_fitting else [],
         model=model,
         refusal=refusal,

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse
 from app.comparisons.differences import trend_of
 from app.console import curves, repository
 from app.console.following import follow
-from app.console.pages import duration, fragment, page
+from app.console.pages import STATE_WORDS, duration, fragment, page
 from app.console.paging import paged
 from app.console.viewer import ConsoleRoute, Reader, Runner
 from app.hardenings import repository as stored
@@ -110,7 +110,7 @@ def show_hardening(
         title=f"{shown.names.get(shown.read.model, shown.read.model)} hardened by {shown.read.method}",
         shown=shown,
         size=curves,
-        done=DONE.get(done),
+        done=None if done == "cancelled" and shown.is_over else DONE.get(done),
         judgement=judgement,
         flags=flags,
         # Worse for the new version is what the pair tells; nothing here makes it again.
@@ -187,7 +187,7 @@ def _shown(session: Session, project_id: str, hardening_id: str) -> Shown:
 
 def _said(read: HardeningRead) -> str:
     if read.state in TERMINAL:
-        return f"The hardening is {read.state}."
+        return f"The hardening {STATE_WORDS[read.state]}."
     if read.stage == "auditing":
         return "The training has ended; both versions are audited."
     epoch = f", epoch {read.progress.epoch} of {read.progress.epochs}" if read.progress is not None else ""

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse
 from app.reports.html import TEMPLATES as OF_REPORTS
 from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.states import RunState
 from seatrial.reporting.attacked import attacks_in
 from seatrial.reporting.looks import next_look_in_words
 from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
@@ -35,6 +36,16 @@ from seatrial.reporting.words import words
 
 _TEMPLATES = Path(__file__).parent / "templates"
 STATIC = Path(__file__).parent / "static"
+
+STATE_WORDS = {
+    RunState.QUEUED: "is queued",
+    RunState.RUNNING: "is running",
+    RunState.CANCELLING: "is being cancelled",
+    RunState.SUCCEEDED: "has finished",
+    RunState.FAILED: "has failed",
+    RunState.CANCELLED: "was cancelled",
+}
+"""States as the end of a sentence."""
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +79,7 @@ def _environment() -> Environment:
         required=required,
         loss=format_loss,
         whole=whole,
+        size=size,
         told_json=told_json,
         reused_in_words=reused_in_words,
     )
@@ -157,6 +169,20 @@ def whole(value: int | None) -> str:
     ('12,345', 'not known')
     """
     return "not known" if value is None else f"{value:,}"
+
+
+def size(count: int | None) -> str:
+    """Return bytes for people, in powers of 1,000.
+
+    >>> size(812), size(49_737_828), size(3_000_000_000), size(999_999), size(None)
+    ('812 bytes', '49.7 MB', '3.0 GB', '1.0 MB', 'not known')
+    """
+    if count is None:
+        return "not known"
+    for unit, ending in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= 0.99995 * unit:
+            return f"{count / unit:.1f} {ending}"
+    return f"{count:,} bytes"
 
 
 def measured(estimate: Estimate | dict[str, Any] | None) -> str:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
 from app.access.principal import author_of
+from app.access.repository import list_keys
 from app.console.forms import Form, flat
 from app.console.pages import page
 from app.console.viewer import Admin, ConsoleRoute, Posted, Reader, Viewer
@@ -20,6 +21,7 @@ from seatrial.contracts.projects import ProjectChange, ProjectRead, Quotas, Rete
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 SHOWN_ACTIVITY = 50
+SHOWN_KEYS = 100
 
 
 @router.get("/project")
@@ -87,6 +89,7 @@ def _show(
             session, row.id, action=None, subject=None, before=None, limit=SHOWN_ACTIVITY if is_admin else 0
         )
         activity = list(rows)
+        keys = [key for key, _ in list_keys(session, row.id, before=None, limit=SHOWN_KEYS)] if is_admin else []
     return page(
         request,
         "project.html",
@@ -95,6 +98,7 @@ def _show(
         form=form or Form(_values(project)),
         project=project,
         activity=activity,
+        keys=keys,
         is_admin=is_admin,
         is_operator=viewer.principal.is_operator,
         is_stored=is_stored,

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, defer
 
 from seatrial.contracts.states import RunState
 from seatrial.store.database import AnyRow
-from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, SessionRow
+from seatrial.store.tables import AuditRow, BaselineRow, CheckRow, DatasetRow, ModelRow, SessionRow
 
 # What a list to choose from shows.
 MOST_CHOICES = 200
@@ -50,6 +50,20 @@ def outcomes_of(session: Session, audits: Collection[str]) -> dict[str, AnyRow]:
 def find_audit(session: Session, project_id: str, audit_id: str) -> AuditRow | None:
     """Return an audit with all that was asked of it; None where the project has none of that id."""
     return session.scalar(select(AuditRow).where(AuditRow.id == audit_id, AuditRow.project_id == project_id))
+
+
+def current_baselines(session: Session, project_id: str, model_name: str) -> dict[str, str]:
+    """Return the audits that are baselines of a model now, by the names they were promoted under."""
+    of_model = (BaselineRow.project_id == project_id, BaselineRow.model_name == model_name)
+    newest = select(func.max(BaselineRow.id)).where(*of_model).group_by(BaselineRow.name)
+    query = select(BaselineRow.name, BaselineRow.audit_id).where(BaselineRow.id.in_(newest)).order_by(BaselineRow.name)
+    return {row.name: row.audit_id for row in session.execute(query)}
+
+
+def has_model(session: Session, project_id: str, name: str) -> bool:
+    """Return whether the project has a version of a model."""
+    query = select(ModelRow.id).where(ModelRow.project_id == project_id, ModelRow.name == name)
+    return session.scalar(query.limit(1)) is not None
 
 
 def recent_models(session: Session, project_id: str) -> Sequence[ModelRow]:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from app.audits.reading import read_audit
 from app.audits.repository import list_audits
 from app.console import repository
-from app.console.pages import duration
+from app.console.pages import STATE_WORDS, duration
 from app.gates import repository as gates
 from app.gates.service import judgement_of
 from app.policies import repository as stored
@@ -84,6 +84,7 @@ class AuditPage:
         judgements: What else it was judged by, newest first.
         policies: Names of policies to judge by.
         is_judged_by: Name of the policy it was submitted with; None without one.
+        baselines: Audits that are baselines of its model now, by name.
     """
 
     progress: Progress
@@ -96,6 +97,12 @@ class AuditPage:
     judgements: list[Judgement]
     policies: list[str]
     is_judged_by: str | None
+    baselines: dict[str, str]
+
+    @property
+    def is_baseline(self) -> list[str]:
+        """Names of the baselines that this audit is."""
+        return [name for name, audit in self.baselines.items() if audit == self.progress.audit.id]
 
 
 def listed(
@@ -146,7 +153,7 @@ def _has_policy(session: Session, project_id: str, audit_id: str) -> bool:
 def _said(audit: AuditRead) -> str:
     running = [f"{check.kind} {_stage(check)}" for check in audit.checks if check.state == RunState.RUNNING]
     done = sum(check.state in TERMINAL for check in audit.checks)
-    parts = [f"The audit is {audit.state}", f"{done} of {len(audit.checks)} checks have ended", *running]
+    parts = [f"The audit {STATE_WORDS[audit.state]}", f"{done} of {len(audit.checks)} checks have ended", *running]
     return "; ".join(parts) + "."
 
 
@@ -185,6 +192,7 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         rows = gates.list_judgements(session, audit_id, before=None, limit=SHOWN_JUDGEMENTS)
         others = [row.judgement for row in rows if own is None or row.id != own.id]
         policies = policy_names(session, project_id)
+        baselines = repository.current_baselines(session, project_id, found.model_name)
         report = compose_report(session, services.store, project_id, audit_id)
         pictures = find_pictures(session, services.store, project_id, audit_id)
     return AuditPage(
@@ -198,4 +206,5 @@ def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:
         judgements=[Judgement.model_validate(one) for one in others],
         policies=policies,
         is_judged_by=found.policy["source"]["name"] if found.policy else None,
+        baselines=baselines,
     )

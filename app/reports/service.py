@@ -237,7 +237,7 @@ def _no_answer(row: CheckRow, error: StoredProblem | None) -> Answer:
         return Answer(standing="unproven", headline=f"Not shown: this check failed.{reason}", findings=[])
     if row.state == RunState.CANCELLED:
         return Answer(standing="unproven", headline="Not shown: this check was cancelled.", findings=[])
-    return Answer(standing="pending", headline=f"Not known yet: this check is {row.state}.", findings=[])
+    return Answer(standing="pending", headline="Not known yet: this check has not ended.", findings=[])
 
 
 def _params(row: CheckRow) -> list[ReportParameter]:

@@ -198,8 +198,29 @@ def test_an_audit_is_cancelled_once(console: Console) -> None:
     assert console.post(f"/audits/{audit}/cancel").headers["location"] == f"/audits/{audit}?done=cancelled"
     page = console.get(f"/audits/{audit}?done=cancelled")
     assert "cancelled" in words(page)
+    # Nothing had begun that could stop at a batch.
+    assert "Cancelling" not in words(page)
     assert f"/audits/{audit}/cancel" not in actions(page)
     assert console.post(f"/audits/{audit}/cancel").status_code == 409
+
+
+def test_a_cancelled_audit_is_not_called_an_error(console: Console) -> None:
+    audit, _ = submitted(console, policy="strict")
+    console.post(f"/audits/{audit}/cancel")
+    judge_ended(console.services)
+    with console.services.database.read() as session:
+        assert session.get_one(AuditRow, audit).verdict == "errored"
+    told = words(console.get(f"/audits/{audit}"))
+    assert "Not judged: the audit was cancelled." in told
+    assert "errored" not in told.partition("How it was run")[0]
+    assert "ould not be judged" not in told
+    assert "! errored" not in words(console.get("/"))
+
+
+def test_nothing_that_was_queued_when_the_page_was_loaded_says_so_for_long(console: Console) -> None:
+    audit, _ = submitted(console)
+    told = words(console.get(f"/audits/{audit}"))
+    assert "Not known yet: this check has not ended." in told
 
 
 def test_what_an_address_says_was_done_is_not_shown_itself(console: Console) -> None:
@@ -253,7 +274,7 @@ def test_a_policy_or_baseline_that_is_not_there_is_told(console: Console) -> Non
 
 
 def test_an_audit_is_promoted_and_compared_with(console: Console) -> None:
-    first = console.finished()
+    first = console.finished(audit={"verdict": "passed"})
     second = console.finished(model={"version": "4"}, dataset_of=first, under=1.1)
     answer = console.post(f"/audits/{first}/promote", name="champion", note="The one in production.")
     assert answer.headers["location"] == f"/audits/{first}?done=promoted"
@@ -264,6 +285,38 @@ def test_an_audit_is_promoted_and_compared_with(console: Console) -> None:
     page = console.get(f"/audits/{second}")
     assert f"/compare?a={first}&b={second}" in {str(one["href"]) for one in elements(page, "a")}
     assert console.post(f"/audits/{first}/promote", name="No Name").status_code == 422
+    assert "baseline champion" in words(console.get(f"/audits/{first}"))
+    assert "baseline champion" not in words(page)
+
+
+@pytest.mark.parametrize("verdict", ["failed", None])
+def test_what_did_not_pass_is_promoted_only_after_a_second_question(console: Console, verdict: str | None) -> None:
+    before = console.finished(audit={"verdict": "passed"})
+    console.post(f"/audits/{before}/promote", name="champion")
+    audit = console.finished(model={"version": "4"}, dataset_of=before, audit={"verdict": verdict})
+    asked = console.post(f"/audits/{audit}/promote", name="champion", note="Why.")
+    assert asked.status_code == 200
+    told = words(asked)
+    assert "Promote an audit that did not pass?" in told
+    assert (f"has the verdict ✗ {verdict}." if verdict else "has no verdict") in told
+    assert f"It would replace aud_…{before[-8:]}" in told
+    with console.services.database.read() as session:
+        assert [row.audit_id for row in session.query(BaselineRow)] == [before]
+    sent = {str(one["name"]): str(one["value"]) for one in elements(asked, "input") if one.get("type") == "hidden"}
+    assert console.post(f"/audits/{audit}/promote", **sent).status_code == 303
+    with console.services.database.read() as session:
+        row = session.query(BaselineRow).filter_by(audit_id=audit).one()
+        assert (row.name, row.note) == ("champion", "Why.")
+    assert "baseline champion" not in words(console.get(f"/audits/{before}"))
+
+
+def test_who_may_not_promote_it_is_told_before(locked: Console) -> None:
+    audit = locked.finished(audit={"verdict": "failed"})
+    locked.log_in("run")
+    page = locked.get(f"/audits/{audit}")
+    assert f"/audits/{audit}/promote" not in actions(page)
+    assert "Its verdict is failed: a key with scope run promotes what passed" in words(page)
+    assert locked.post(f"/audits/{audit}/promote", name="champion", sure="yes").status_code == 403
 
 
 def test_everything_can_be_taken_away(console: Console) -> None:
@@ -308,3 +361,17 @@ def test_the_report_opens_with_its_own_policy(console: Console) -> None:
     assert report.headers["content-security-policy"].endswith("sandbox")
     assert "script" not in report.headers["content-security-policy"]
     assert fabricated.SVG not in report.text
+
+
+def test_model_and_dataset_lead_to_their_pages_and_back(console: Console) -> None:
+    audit = console.finished()
+    with console.services.database.read() as session:
+        dataset = session.get_one(AuditRow, audit).dataset_id
+    links = [one.get("href") for one in elements(console.get(f"/audits/{audit}"), "a")]
+    assert {"/models/cifar-resnet20/history", f"/datasets/{dataset}"} <= set(links)
+    for path in ("/models", "/models/cifar-resnet20/history", f"/datasets/{dataset}", "/policies/standard"):
+        assert console.get(path).status_code == 200
+    assert "/models/cifar-resnet20/history" in [one.get("href") for one in elements(console.get("/models"), "a")]
+    # In the navigation and below the page.
+    for path, back in (("/models/cifar-resnet20/history", "/models"), ("/policies/standard", "/policies")):
+        assert [one.get("href") for one in elements(console.get(path), "a")].count(back) == 2, path

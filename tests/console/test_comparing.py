@@ -16,6 +16,7 @@ from seatrial.contracts.metric_ranges import Reach
 from seatrial.judging.regression import mover
 from seatrial.store.tables import AuditRow, CheckRow
 from tests.console.conftest import Console, elements, words
+from tests.uploads import upload_both
 
 
 def compared(console: Console, first: str, second: str) -> dict[str, Compared]:
@@ -247,8 +248,48 @@ def test_versions_stand_in_the_order_they_were_uploaded(console: Console, pair: 
 
 def test_a_history_of_nothing_says_so(console: Console) -> None:
     page = console.get("/models/nobody/history")
-    assert page.status_code == 200
-    assert "No model of this name has been measured" in words(page)
+    assert page.status_code == 404
+    assert "There is no model nobody in this project." in words(page)
+    upload_both(console.client)
+    assert "No model of this name has been measured" in words(console.get("/models/parity/history"))
+
+
+def test_a_number_in_doubt_is_not_called_worse(console: Console, pair: tuple[str, str]) -> None:
+    flag = {"code": "zero_gradients", "severity": "error", "message": "12 gradients were zero."}
+    doubted = console.finished(model={"version": "5"}, dataset_of=pair[0], over=0.05, under=1.2, flags=[flag])
+    change_estimates(
+        console,
+        pair[0],
+        **{
+            "ece[arm=clean]": {
+                **estimates_of(console, doubted)["ece[arm=clean]"],
+                "value": 0.3,
+                "low": 0.29,
+                "high": 0.31,
+            }
+        },
+    )
+    told = words(console.get(f"/compare?a={doubted}&b={pair[0]}"))
+    before, _, after = told.partition("Not decided, since the flags above cast doubt on A's number:")
+    assert "A is in doubterror: zero gradients (uncertainty_span). 12 gradients were zero." in before
+    assert "B is worse in" not in before
+    assert "as measured, B is worse in uncertainty_span.ece[arm=clean]" in after
+    assert "worse, in doubt" in after
+    assert "in doubt" not in words(console.get(f"/compare?a={pair[0]}&b={pair[1]}"))
+
+
+def test_which_of_two_is_the_later_one_is_said(console: Console, pair: tuple[str, str]) -> None:
+    first, second = pair
+    assert "A is the later audit" not in words(console.get(f"/compare?a={first}&b={second}"))
+    page = console.get(f"/compare?a={second}&b={first}")
+    assert "A is the later audit of the two." in words(page)
+    assert f"/compare?a={first}&b={second}" in [one.get("href") for one in elements(page, "a")]
+
+
+def test_a_baseline_is_shown_in_the_history(console: Console, pair: tuple[str, str]) -> None:
+    console.post(f"/audits/{pair[0]}/promote", name="champion", sure="yes")
+    told = words(console.get("/models/cifar-resnet20/history"))
+    assert f"aud_…{pair[0][-8:]} baseline champion" in told
 
 
 def test_a_metric_that_is_not_there_falls_back_to_one_that_is(console: Console, pair: tuple[str, str]) -> None:

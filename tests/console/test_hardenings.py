@@ -78,6 +78,9 @@ def test_the_cost_is_shown_and_one_button_pressed_twice_is_one_hardening(
     assert console.get(f"/hardenings/{row.id}/weights").status_code == 404
     assert console.post(f"/hardenings/{row.id}/cancel").status_code == 303
     assert stored(console)[0].state == "cancelled"
+    told = words(console.get(f"/hardenings/{row.id}?done=cancelled"))
+    assert "The hardening was cancelled." in told
+    assert "Cancelling" not in told
 
 
 def test_data_left_open_are_the_newest_that_fit_and_are_not_the_same(console: Console, ready: dict[str, str]) -> None:
