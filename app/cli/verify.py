@@ -19,6 +19,7 @@ from seatrial.attestation.keys import KeyFileError, PublicKey, read_public_keys
 from seatrial.attestation.statements import AuditPredicate, document_digest
 from seatrial.attestation.subjects import digest_file
 from seatrial.attestation.verifying import VerificationError, Verified, verify_attestation
+from seatrial.contracts.policies import PolicySource
 from seatrial.terminals import escaped_line
 
 MEANINGS: dict[Exit, str] = {
@@ -45,7 +46,10 @@ _ANY = click.Path(exists=True, path_type=Path)
     type=_FILE,
     help="A key you trust (PEM), or a list of them as /.well-known/seatrial-keys.json has it; may be repeated.",
 )
-@click.option("--policy", help="What it must have been judged by: a shipped policy, a policy's file, or a name.")
+@click.option(
+    "--policy",
+    help="What it must have been judged by: a shipped policy, a policy's file, or a stored one, NAME or NAME@VERSION.",
+)
 @click.option("--data", type=_FILE, help="File of the examples it must have been measured on.")
 @click.option("--reproduced", is_flag=True, help="Ask for a second signature: the audit was run again elsewhere.")
 @click.option("--max-age", "max_age_days", type=click.FloatRange(min=0), help="Oldest verdict that counts, in days.")
@@ -111,12 +115,30 @@ def _check_policy(audit: AuditPredicate, asked: str) -> None:
     elif asked in presets.POLICIES:
         wanted = document_digest(presets.get(asked).model_dump(mode="json"))
     else:
-        wanted = audit.policy_digest
+        _check_stored(audit.judgement.policy, asked)
+        return
     judged_by = audit.judgement.policy.name
     if not Path(asked).is_file() and judged_by != asked:
         raise VerificationError(f"it was judged by the policy {judged_by!r}, not by {asked!r}")
     if wanted != audit.policy_digest:
         raise VerificationError(f"it was judged by another text of the policy {judged_by!r} than {asked}")
+
+
+def _check_stored(judged_by: PolicySource, asked: str) -> None:
+    """Refuse another policy than the stored one of a name, or of ``name@version``: files may call themselves anything.
+
+    Raises:
+        VerificationError: It is another, another version, or stored nowhere.
+    """
+    name, _, version = asked.partition("@")
+    if judged_by.name != name:
+        raise VerificationError(f"it was judged by the policy {judged_by.name!r}, not by {asked!r}")
+    if judged_by.id is None:
+        raise VerificationError(
+            f"it was judged by a document that calls itself {name!r} and is stored nowhere: give the policy's file"
+        )
+    if version and str(judged_by.version) != version:
+        raise VerificationError(f"it was judged by {name}@{judged_by.version}, not by {asked}")
 
 
 def _fail(reason: str) -> NoReturn:

@@ -55,10 +55,11 @@ def one_audit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneAudit]:
         yield one
 
 
-def judge(one: OneAudit, case: str, *, is_own: bool = True) -> str:
-    """Give the audit a judgement of a policy whose digest is right."""
+def judge(one: OneAudit, case: str, *, is_own: bool = True, version: int | None = None) -> str:
+    """Give the audit a judgement of a policy whose digest is right, stored in a version or nowhere."""
     judged = CASES[case]
-    source = judged.judgement.policy.model_copy(update={"digest": document_digest(judged.document)})
+    kept = {} if version is None else {"id": "pol_1", "version": version}
+    source = judged.judgement.policy.model_copy(update={"digest": document_digest(judged.document), **kept})
     told = judged.judgement.model_copy(update={"policy": source})
     return store(one.reports.database, one.id, type(judged)(told, judged.document), is_own=is_own)
 
@@ -92,7 +93,7 @@ def test_a_verdict_is_signed_once_and_checked_offline(one_audit: OneAudit, at_ha
     assert first.status_code == 200, first.text
     assert first.content == again.content
     assert first.headers["etag"] == f'"{digest_of_bytes(first.content)}"'
-    found = verify(at_hand, "--policy", "release", "--data", str(at_hand / "data.npz"))
+    found = verify(at_hand, "--data", str(at_hand / "data.npz"))
     assert found.exit_code == 0, found.output
     assert "Passed. The model is passed, says the gate." in found.output
     assert "measured" in found.output
@@ -120,6 +121,20 @@ def test_what_is_not_as_it_was_signed_is_a_1_with_the_reason(at_hand: Path, chan
     assert found.exit_code == 1, found.output
     assert found.output.startswith("Not verified: ")
     assert reason in found.output
+
+
+def test_a_policy_is_asked_for_by_a_name_that_is_stored(one_audit: OneAudit, at_hand: Path) -> None:
+    """A file may call itself anything: by a name alone nobody ships what a document of nobody's let pass."""
+    by_file = verify(at_hand, "--policy", "release")
+    assert by_file.exit_code == 1
+    assert "a document that calls itself 'release' and is stored nowhere: give the policy's file" in by_file.output
+    judgement = judge(one_audit, "passed", is_own=False, version=3)
+    (at_hand / "verdict.jsonl").write_bytes(taken(one_audit, judgement=judgement).content)
+    for asked in ("release", "release@3"):
+        assert verify(at_hand, "--policy", asked).exit_code == 0, asked
+    for asked, told in (("release@2", "by release@3, not by release@2"), ("strict@3", "not by 'strict@3'")):
+        refused = verify(at_hand, "--policy", asked)
+        assert (refused.exit_code, told in refused.output) == (1, True), refused.output
 
 
 def test_a_version_that_is_a_map_of_logits_is_not_the_weights_it_has_in_common(
