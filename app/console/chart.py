@@ -108,12 +108,15 @@ def round_ticks(low: float, high: float) -> list[float]:
 
     >>> round_ticks(0.31, 0.48), round_ticks(1.0, 1.0), round_ticks(-3, 70)
     ([0.3, 0.35, 0.4, 0.45, 0.5], [0.9, 1.0, 1.1], [-20.0, 0.0, 20.0, 40.0, 60.0, 80.0])
+    >>> round_ticks(0.019459048292, 0.019459048292)
+    [0.017, 0.018, 0.019, 0.02, 0.021, 0.022]
     """
     # Numbers that differ in their last digits next to 0 have no room for a tick between them.
     if not high - low > _NO_WIDTH:
         margin = abs(low) / 10 if abs(low) > _NO_WIDTH else 0.1
         low, high = low - margin, high + margin
-        step = margin
+        power = 10.0 ** math.floor(math.log10(margin * 1.001))
+        step = next(times * power for times in (5, 2, 1) if times * power <= margin * 1.001)
     else:
         rough = (high - low) / (_TICKS - 1)
         power = 10.0 ** math.floor(math.log10(rough))

@@ -48,6 +48,11 @@ class Curves:
     epochs: list[tuple[float, int]]
     kept: float | None
 
+    @property
+    def is_single(self) -> bool:
+        """Whether no curve has a second point to be drawn to."""
+        return all(len(line.points) == 1 for line in self.lines)
+
 
 def draw(
     title: str,

@@ -1,5 +1,6 @@
 """Forms that come back with what was typed and, beside each field, what is wrong with it."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +20,13 @@ class Form:
         values: What stands in each field.
         errors: What is wrong, by field; under :data:`REST` what is wrong with all of it.
         problem: What is wrong in one line.
+        labels: What the page calls each field, as far as it has been written.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
     problem: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -33,6 +36,11 @@ class Form:
     def said(self, name: str) -> str:
         """Return what stands in a field."""
         return self.values.get(name, "")
+
+    def labelled(self, name: str, title: str) -> str:
+        """Return the label of a field, and remember it for what is said of the field elsewhere."""
+        self.labels[name] = title
+        return title
 
     def refuse(self, name: str, told: str) -> None:
         """Say what is wrong with a field."""
@@ -50,8 +58,35 @@ class Form:
             name = field_of(one.pointer)
             inside = one.pointer.rpartition("/")[2] if name != REST else one.pointer.lstrip("/")
             # The field says where; what is inside of it, the text has to say.
-            is_named = inside.replace("-", "_") in (name, name.removeprefix("param-")) or not inside
-            self.refuse(name, one.detail if is_named else f"{inside}: {one.detail}")
+            is_named = not inside or inside.replace("-", "_") == name or name.endswith(f"-{inside}")
+            detail = in_form_words(one.detail)
+            self.refuse(name, detail if is_named else f"{inside}: {detail}")
+
+
+_FORM_WORDS = (
+    (r"Input should be a valid integer.*", "Write a whole number."),
+    (r"Input should be a valid number.*", "Write a number, for example 0.5."),
+    (r"Input should be greater than or equal to (\S+)", r"Write a number of at least \1."),
+    (r"Input should be less than or equal to (\S+)", r"Write a number of at most \1."),
+    (r"Input should be greater than (\S+)", r"Write a number above \1."),
+    (r"Input should be less than (\S+)", r"Write a number below \1."),
+    (r"String should have at least 1 character", "Fill this in."),
+    (r"String should have at (least|most) (\d+) characters", r"Write at \1 \2 characters."),
+)
+
+
+def in_form_words(detail: str) -> str:
+    """Return what is wrong with a value as what would be right in the field of a form.
+
+    >>> in_form_words("Input should be a valid integer"), in_form_words("Input should be less than or equal to 1")
+    ('Write a whole number.', 'Write a number of at most 1.')
+    >>> in_form_words("There is no policy 'x'.")
+    "There is no policy 'x'."
+    """
+    for pattern, words in _FORM_WORDS:
+        if found := re.fullmatch(pattern, detail):
+            return found.expand(words)
+    return detail
 
 
 def flat(form: Mapping[str, Any]) -> dict[str, str]:

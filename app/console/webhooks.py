@@ -14,7 +14,7 @@ from app.console.viewer import Admin, ConsoleRoute, Posted, Reader, Viewer
 from app.web.bodies import parse_json
 from app.web.identifiers import DeliveryId, WebhookId
 from app.web.pagination import decode_cursor
-from app.web.problems import ProblemError
+from app.web.problems import InvalidRequestError, ProblemError
 from app.web.services import Service, Services
 from app.webhooks import repository, service
 from app.webhooks.schemas import SecretRotation, WebhookChange, WebhookCreate
@@ -55,6 +55,7 @@ def make_webhook(request: Request, viewer: Admin, services: Service, posted: Pos
     """Make a webhook and show its secret this once, or what is wrong beside each field."""
     form, body = _asked(posted)
     try:
+        _check_address(form)
         row, secret = service.create(services, viewer.project_id, parse_json(json.dumps(body), WebhookCreate))
     except ProblemError as error:
         form.refuse_all(error, _field_of)
@@ -77,6 +78,7 @@ def change_webhook(
     """Change a webhook, or show what is wrong beside each field."""
     form, body = _asked(posted)
     try:
+        _check_address(form)
         change = parse_json(json.dumps({**body, "is_enabled": "is_enabled" in posted}), WebhookChange)
         service.change(services, viewer.project_id, webhook_id, change)
     except ProblemError as error:
@@ -112,6 +114,11 @@ def redeliver(webhook_id: WebhookId, delivery_id: DeliveryId, viewer: Admin, ser
     """Send a message once more."""
     service.redeliver(services, viewer.project_id, webhook_id, delivery_id)
     return RedirectResponse(f"/webhooks/{webhook_id}?done=sent", status_code=303)
+
+
+def _check_address(form: Form) -> None:
+    if "://" not in form.said("url"):
+        raise InvalidRequestError("Write the whole address, beginning with https://.", pointer="/url")
 
 
 def _asked(posted: dict[str, list[str]]) -> tuple[Form, dict[str, Any]]:

@@ -192,6 +192,26 @@ def test_curves_stand_where_their_values_are() -> None:
     assert draw("x", [{}], {"a": "A"}, kept=None) is None
 
 
+def test_one_epoch_is_told_in_words_and_not_drawn(console: Console, ready: dict[str, str]) -> None:
+    page = console.post("/harden", **ready)
+    hidden = {str(one["name"]): str(one["value"]) for one in elements(page, "input") if one.get("type") == "hidden"}
+    console.post("/harden/confirmed", request=hidden["request"])
+    [row] = stored(console)
+
+    def shown(epochs: int) -> httpx.Response:
+        with console.services.database.write() as session:
+            session.get_one(HardeningRow, row.id).curves = [POINT] * epochs
+        return console.get(f"/hardenings/{row.id}")
+
+    page = shown(1)
+    assert elements(page, "svg") == []
+    assert "Calibration on the validation examples after one epoch:" in words(page)
+    assert "(1 epoch)" in words(page)
+    page = shown(2)
+    assert len(elements(page, "svg")) == 3
+    assert "(2 epochs)" in words(page)
+
+
 def test_what_is_chosen_last_is_what_is_hardened_and_what_was_typed_stays(
     console: Console, ready: dict[str, str]
 ) -> None:

@@ -118,8 +118,8 @@ def test_what_is_wrong_stands_beside_its_field(console: Console, ready: dict[str
         ({"params-uncertainty_span": "[]"}, "params-uncertainty_span", "JSON object"),
         ({"params-uncertainty_span": '{"epsilon": -1}'}, "params-uncertainty_span", "epsilon"),
         ({"params-uncertainty_span": '{"nonsense": 1}'}, "params-uncertainty_span", "nonsense"),
-        ({"samples": "many"}, "samples", "integer"),
-        ({"seed": "-1"}, "seed", "integer"),
+        ({"samples": "many"}, "samples", "Write a whole number."),
+        ({"seed": "-1"}, "seed", "whole number"),
         ({"policy": "nonsense"}, "policy", "no policy"),
         ({"baseline": "nobody"}, "baseline", ""),
     ):
@@ -127,6 +127,9 @@ def test_what_is_wrong_stands_beside_its_field(console: Console, ready: dict[str
         assert page.status_code in (400, 422), changed
         assert reason in wrong(page)[field], changed
     assert audits(console) == []
+    page = console.post("/submit", **{**ready, "p-uncertainty_span-steps": "x", "params-uncertainty_span": ""})
+    assert "steps: Write a whole number." in words(page)
+    assert "p-uncertainty" not in words(page)
 
 
 def test_a_check_must_be_chosen(console: Console, ready: dict[str, str]) -> None:

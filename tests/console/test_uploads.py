@@ -207,7 +207,7 @@ def test_a_language_model_is_stored_without_a_file_or_class_names(console: Conso
     for given, reason in (
         ({**asked, **words, "template": "{{texts}}"}, "holds {{text}} and no other placeholder, not {{texts}}"),
         (asked, "Field required"),
-        ({**words, **asked, "model": ""}, "at least 1 character"),
+        ({**words, **asked, "model": ""}, "model: Fill this in."),
     ):
         assert reason in wrong(send_model(console, b"", **told, endpoint=json.dumps(given)))["endpoint"]
     assert_nothing_stored(console.services)
@@ -311,3 +311,9 @@ def test_lists_go_on(console: Console, monkeypatch: Any) -> None:
         assert told == {"2", "3"}
         assert "parity 1" in words(rest)
         assert path in {one.get("href") for one in elements(rest, "a")}
+
+
+def test_what_is_wrong_is_said_by_the_labels_on_the_page(console: Console) -> None:
+    page = send_model(console, clean_accuracy="95")
+    assert "Accuracy you measured: Write a number of at most 1." in words(page)
+    assert "clean accuracy" not in words(page)

@@ -55,6 +55,8 @@ def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(console:
     assert "url" in wrong(refused)
     assert "to myself" in refused.text
     assert [one["value"] for one in elements(refused, "input") if "checked" in one] == ["ping"]
+    no_address = console.post("/webhooks", url="not a url", events=["ping"])
+    assert "Address: Write the whole address, beginning with https://." in words(no_address)
     nothing = console.post("/webhooks", url=URL)
     assert 'id="events-wrong"' in nothing.text
     with console.services.database.read() as session:

@@ -102,7 +102,7 @@ showWhatIsWrong();
     event.preventDefault();
     const button = event.submitter, words = button.dataset.busy, sending = new XMLHttpRequest();
     sending.upload.onprogress = ({ loaded, total }) => {
-      button.textContent = loaded < total ? `${words} ${Math.floor(100 * loaded / total)} %` : "Checking…";
+      button.textContent = loaded < total ? `${words} ${Math.floor(100 * loaded / total)}%` : "Checking…";
     };
     sending.onload = () => {
       const said = new DOMParser().parseFromString(sending.responseText, "text/html");

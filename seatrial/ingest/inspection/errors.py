@@ -121,6 +121,7 @@ def no_column(where: str, role: str, name: str, present: Iterable[str], hint: st
     are_pairs = role == "text" and {"premise", "hypothesis"} <= set(names)
     pairs = "; for pairs of premise and hypothesis, the task is text-pair-classification" if are_pairs else ""
     return ContentError(
-        f"{where} has no column {name!r}; it has: {has}. Set columns.{role} to the right one{hint}{pairs}",
+        f"{where} has no column {name!r}; it has: {has}. "
+        f"Under columns, name the one that holds the {role}{hint}{pairs}",
         field=f"/manifest/columns/{role}",
     )
