@@ -61,6 +61,31 @@ def model_manifest(fields: Mapping[str, str]) -> str:
     return json.dumps(manifest)
 
 
+def model_fields(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Return what stands in the fields of the form for a model's manifest; an endpoint is to be written anew.
+
+    >>> model_fields({"name": "m", "architecture": {"kind": "wide_resnet", "depth": 28}, "input": {"shape": [3, 8, 8]}})
+    {'name': 'm', 'architecture': 'wide_resnet', 'depth': '28', 'shape': '3, 8, 8'}
+    """
+    architecture, seen = manifest.get("architecture") or {}, manifest.get("input") or {}
+    kind, features = architecture.get("kind", ""), manifest.get("features") or {}
+    ranges = features.get("ranges") or [None] * len(features.get("columns", ()))
+    columns = zip(features.get("columns", ()), ranges, strict=False)
+    said = {name: manifest.get(name) for name in ("name", "version", "task", "clean_accuracy")}
+    said |= {"architecture": kind, "takes": features.get("takes")}
+    for one in architectures.ARCHITECTURES.parameters.get(kind, ()):
+        said[one.field] = json.dumps(architecture[one.name]) if one.is_json and one.name in architecture else None
+        said[one.field] = said[one.field] or architecture.get(one.name)
+    for name in ("shape", "mean", "std"):
+        values = seen.get(name) or features.get(name) or ()
+        said[name] = ", ".join(f"{value:g}" for value in values)
+    said["labels"] = "\n".join(map(str, manifest.get("labels") or ()))
+    said["features"] = "\n".join(
+        name if ends is None else f"{name} = {ends[0]:g}, {ends[1]:g}" for name, ends in columns
+    )
+    return {name: str(value) for name, value in said.items() if value not in (None, "")}
+
+
 def dataset_manifest(fields: Mapping[str, str]) -> str:
     """Return a dataset's manifest as JSON text.
 

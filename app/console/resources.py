@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -10,7 +11,7 @@ from starlette.responses import RedirectResponse
 
 from app.console import architectures
 from app.console.forms import Form
-from app.console.manifests import dataset_manifest, field_of, model_manifest
+from app.console.manifests import dataset_manifest, field_of, model_fields, model_manifest
 from app.console.pages import page
 from app.console.paging import paged
 from app.console.viewer import ConsoleRoute, Reader, Runner, Viewer
@@ -18,6 +19,7 @@ from app.datasets import repository as datasets
 from app.datasets.service import store_dataset
 from app.models import repository as models
 from app.models.service import store_model
+from app.web.identifiers import is_id
 from app.web.pagination import decode_cursor
 from app.web.problems import InvalidRequestError, ProblemError
 from app.web.services import Service, Services
@@ -66,16 +68,15 @@ class Line:
 
 
 @router.get("/models")
-def list_models(request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "") -> Response:
-    """List models, newest first, over a form to upload one."""
-    return _models(
-        request,
-        viewer,
-        services,
-        Form({"architecture": "huggingface", "mean": "0", "std": "1"}),
-        cursor=cursor,
-        done=done,
-    )
+def list_models(
+    request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "", again: str = ""
+) -> Response:
+    """List models, newest first, over a form to upload one; ``again``: the form has what was said of that one."""
+    starting = {"architecture": "huggingface", "mean": "0", "std": "1"}
+    with services.database.read() as session:
+        row = models.find(session, viewer.project_id, again) if is_id(again) else None
+    form = Form(starting if row is None else {**starting, **model_fields(row.manifest)})
+    return _models(request, viewer, services, form, cursor=cursor, done=done)
 
 
 @router.post("/models")
@@ -129,6 +130,7 @@ def _models(
         "architectures": architectures.ARCHITECTURES,
         "convert": CONVERT,
         "is_stored": bool(done),
+        "here": "/models" + (f"?{urlencode({'cursor': cursor})}" if cursor else ""),
     }
     return page(
         request,

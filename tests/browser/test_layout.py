@@ -69,3 +69,16 @@ def test_filters_stand_in_line_and_are_not_cut(tab: Tab, server: Server) -> None
         tab.goto(server.url + path)
         assert tab.value(BESIDE), path
         assert tab.value(CUT) == [], path
+
+
+def test_a_model_that_is_checked_is_followed_and_the_form_below_is_left_alone(tab: Tab, server: Server) -> None:
+    with httpx.Client(base_url=server.url) as client:
+        upload_both(client)
+    tab.goto(f"{server.url}/models")
+    tab.fill("#name", "half-typed")
+    assert "checking" in tab.text("table")
+    with server.database.write() as session:
+        move(session, ModelRow, ModelState.READY, ModelRow.state == ModelState.CHECKING, facts=FACTS)
+    tab.wait("document.querySelector('main table').innerText.includes('ready')")
+    assert tab.value("document.querySelector('#name').value") == "half-typed"
+    assert tab.complaints == []

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.console.manifests import dataset_manifest, model_manifest
+from app.console.manifests import dataset_manifest, model_fields, model_manifest
 from seatrial.contracts.datasets import DatasetManifest
 from seatrial.contracts.models import ModelManifest
 from seatrial.store.tables import DatasetRow, ModelRow
@@ -317,3 +317,34 @@ def test_what_is_wrong_is_said_by_the_labels_on_the_page(console: Console) -> No
     page = send_model(console, clean_accuracy="95")
     assert "Accuracy you measured: Write a number of at most 1." in words(page)
     assert "clean accuracy" not in words(page)
+
+
+def test_a_model_that_was_rejected_is_tried_again_with_the_fields_filled_in(console: Console) -> None:
+    assert send_model(console, clean_accuracy="0.5").status_code == 303
+    with console.services.database.write() as session:
+        row = session.query(ModelRow).one()
+        row.problem = {"code": "x", "title": "Wrong", "detail": "The weights do not fit.", "field": None}
+        model_id, manifest = row.id, row.manifest
+        session.execute(ModelRow.__table__.update().values(state="rejected"))  # type: ignore[attr-defined]
+    assert f"/models?again={model_id}#upload" in [one.get("href") for one in elements(console.get("/models"), "a")]
+    page = console.get(f"/models?again={model_id}")
+    fields = {str(one["name"]): str(one.get("value") or "") for one in elements(page, "input") if one.get("name")}
+    assert (fields["name"], fields["version"], fields["shape"]) == ("parity", "1", "1, 4, 4")
+    assert fields["clean_accuracy"] == "0.5"
+    assert "even\nodd</textarea>" in page.text
+    again = ModelManifest.model_validate_json(model_manifest(model_fields(manifest)))
+    assert again == ModelManifest.model_validate(manifest)
+    assert console.get("/models?again=mdl_nothing").status_code == 200
+
+
+def test_a_list_with_a_model_that_is_checked_follows_it(console: Console) -> None:
+    send_model(console)
+    page = console.get("/models")
+    (live,) = [one for one in elements(page, "div") if "data-fragment" in one]
+    assert live["data-fragment"] == "/models"
+    assert "1 model is being checked." in words(page)
+    make_ready(console.services)
+    page = console.get("/models")
+    assert not [one for one in elements(page, "div") if "data-fragment" in one]
+    (part,) = [one for one in elements(page, "div") if one.get("id") == "progress"]
+    assert part["data-over"] == "settled"

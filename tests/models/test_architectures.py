@@ -187,6 +187,15 @@ def test_channels_that_differ_are_told_by_the_shape_there_should_be() -> None:
         assert caught.value.problem.field == "/manifest/input/shape"
 
 
+def test_a_layer_of_another_size_is_told_in_numbers_and_not_by_torch() -> None:
+    listed = {"kind": "layers", "layers": [["flatten"], ["linear", 16, 10]]}
+    described = manifest(listed, input={"shape": [1, 5, 5], "mean": [0.0], "std": [1.0]})
+    with pytest.raises(TargetError) as caught, torch.device("meta"):
+        check_shapes(build_architecture(described, set()), described)
+    assert "it takes 16 values and is given 25; mend the layer or input.shape" in caught.value.problem.detail
+    assert "mat1" not in caught.value.problem.detail
+
+
 def test_weights_of_other_channels_are_told_by_the_shape_and_not_by_a_layer() -> None:
     wanted, given = (torch.nn.Sequential(torch.nn.Conv2d(n, 4, 3), torch.nn.Linear(4, 2)) for n in (1, 3))
     with pytest.raises(TargetError) as caught:

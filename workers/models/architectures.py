@@ -292,6 +292,15 @@ def input_hint(module: nn.Module, shape: tuple[int, ...]) -> str:
     return f"{told}{list(shape)}: it should be [{wanted}, {shape[1]}, {shape[2]}]"
 
 
+def _wanted(step: nn.Module, before: tuple[int, ...]) -> str:
+    """Return what a layer takes where its size says it, and nothing where torch has to."""
+    if isinstance(step, nn.Linear) and before and before[-1] != step.in_features:
+        return f"it takes {step.in_features:,} values and is given {before[-1]:,}; mend the layer or input.shape"
+    if isinstance(step, nn.Conv2d) and len(before) == 3 and before[0] != step.in_channels:
+        return f"it takes {step.in_channels:,} channels and is given {before[0]:,}; mend the layer or input.shape"
+    return ""
+
+
 def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings | None = None) -> int:
     """Trace a batch of two through the architecture without computing; return the values it computes per image.
 
@@ -321,7 +330,8 @@ def check_shapes(module: nn.Module, manifest: ModelManifest, *, limits: Settings
                 raise TargetError(
                     "input-shape-mismatch",
                     "The architecture does not take this input",
-                    hint or f"{where} cannot take values of shape {before}: {str(error)[:300]}",
+                    hint
+                    or f"{where} cannot take values of shape {before}: {_wanted(step, before) or str(error)[:300]}",
                     field=f"/manifest/architecture/layers/{position}"
                     if is_list and not hint
                     else "/manifest/input/shape",

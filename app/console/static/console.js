@@ -21,6 +21,8 @@
         live.replaceChildren(...document.importNode(part, true).childNodes);
         // A screen reader hears of a new stage or state, not of every example.
         if (status.textContent !== part.dataset.said) status.textContent = part.dataset.said;
+        // A list is settled when nothing in it changes by itself; the page may hold a form that somebody fills in.
+        if (part.dataset.over === "settled") { clearInterval(timer); return; }
         if (part.dataset.over === "yes") { if (stream) stream.close(); location.reload(); return; }
       }
     } catch {
@@ -37,7 +39,7 @@
     stream.addEventListener("error", refresh);
   }
   // Time left shrinks between events too.
-  setInterval(() => { if (!document.hidden) refresh(); }, 5000);
+  const timer = setInterval(() => { if (!document.hidden) refresh(); }, 5000);
 })();
 
 (function submitOnce() {
