@@ -118,7 +118,7 @@ def test_a_person_takes_a_model_to_its_verdict(tab: Tab, serving: Serving, tmp_p
     tab.attach("#file", weights)
     tab.value("window.mark = true; document.querySelector('main form[method=post] button').click()")
     tab.wait("document.activeElement.id === 'wrong'")
-    assert "version: Use letters" in tab.text("#wrong")
+    assert "Version: Use letters" in tab.text("#wrong")
     assert tab.value("window.mark && document.querySelector('#version').getAttribute('aria-invalid')") == "true"
     assert tab.value("document.querySelector('#depth').checkVisibility()") is False
     tab.complaints.clear()
@@ -210,6 +210,8 @@ def pages(server: Server) -> list[str]:
     more = {"dataset_of": first, "flags": [flag]}
     second = seeding.finished(server.database, store, model={**named, "version": "4"}, under=1.1, **more)
     running = seeding.running(server.database, store, model={**named, "version": "5"}, dataset_of=first)
+    # One whose name an address can hold.
+    seeding.finished(server.database, store, dataset_of=first)
     fabricated.change(server.database, first, dataset={"name": HOSTILE})
     plans = [seeding.planned(server.database, first, fails=kind) for kind in (None, "audit")]
     with server.database.read() as session:
