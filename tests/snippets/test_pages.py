@@ -1,7 +1,7 @@
 """The walk-throughs of the README and of docs/rest.md run as they stand, against a service of their own.
 
 What they name and is not there is put in its place: the service's address, the files `make demo` leaves, and a model
-that answers at https://models.example.com.
+that answers at https://models.example.com. The README's audit takes fewer steps.
 """
 
 import json
@@ -136,7 +136,9 @@ def state_of(desk: Desk, audit_id: str) -> dict[str, Any]:
 
 def test_the_audit_of_the_readme_runs(desk: Desk) -> None:
     (walk,) = (block for block in blocks("README.md", "sh") if "/v1/audits" in block)
-    done = desk.run(walk + '\necho "$A" > audit')
+    # As it stands but for most of its steps, which are nothing but more of the same: 40 took half a minute.
+    assert '"steps": 40}' in walk
+    done = desk.run(walk.replace('"steps": 40}', '"steps": 2}') + '\necho "$A" > audit')
     assert done.returncode == 0, done.stdout + done.stderr
     audit = state_of(desk, (desk.folder / "audit").read_text().strip())
     assert audit["state"] == "succeeded"
