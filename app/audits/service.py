@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from app.audits import repository
 from app.audits.preregistration import preregister
-from app.audits.reading import not_found, read_audit
+from app.audits.reading import read_audit
 from app.audits.submitting import add_audit, plan
+from app.deletions.service import missing
 from app.web.idempotency import Answer, fingerprint, once
 from app.web.problems import ConflictError
 from app.web.services import Services
@@ -55,7 +56,7 @@ def cancel(services: Services, project_id: str, audit_id: str) -> dict[str, Any]
     """
     with services.database.write() as session:
         if not repository.exists(session, project_id, audit_id):
-            raise not_found(audit_id)
+            raise missing(session, project_id, audit_id, "audit")
         if not cancel_audit(session, audit_id):
             state = read_audit(session, project_id, audit_id)["state"]
             raise ConflictError(f"Audit {audit_id} has ended ({state}): there is nothing to cancel.")
@@ -71,13 +72,13 @@ def retry(services: Services, project_id: str, audit_id: str) -> dict[str, Any]:
     """
     with services.database.read() as session:
         if not repository.exists(session, project_id, audit_id):
-            raise not_found(audit_id)
+            raise missing(session, project_id, audit_id, "audit")
         stored = list_records(session, audit_id)
     # Before the transaction: a disk may take its time.
     lost = _lost(services.store, stored)
     with services.database.write() as session:
         if not repository.exists(session, project_id, audit_id):
-            raise not_found(audit_id)
+            raise missing(session, project_id, audit_id, "audit")
         if not retry_audit(session, audit_id, lost=lost):
             state = read_audit(session, project_id, audit_id)["state"]
             raise ConflictError(f"Audit {audit_id} is {state}: only a failed audit can be retried.")

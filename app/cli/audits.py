@@ -12,7 +12,7 @@ from app.cli.deletions import deleting
 from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks_of, is_file, read_checks, read_gate_file
 from app.cli.outputs import FORMATS
-from app.cli.progress import progress_display
+from app.cli.progress import progress_display, progress_in_words
 from app.cli.remote import with_client
 from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
@@ -235,7 +235,7 @@ def print_results(audit: AuditRead) -> None:
     if audit.error is not None:
         echo_line(f"  {audit.error.title}: {audit.error.detail}")
     for check in audit.checks:
-        echo_line(f"{check.kind}: {check.state}")
+        echo_line(progress_in_words(audit, check))
         if check.reused is not None:
             echo_line(f"  {reused_in_words(check.reused)}")
         if check.error is not None:

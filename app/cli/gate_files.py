@@ -127,7 +127,8 @@ def default_checks(
             f"no check audits models for {task} by default: give checks in the policy file or --checks"
         )
     told = ", ".join(map(_with_ball, checks))
-    say(f"No checks are given: running {told} with default parameters; --checks or the policy file gives others.")
+    lacking_checks = "No checks are given" if policy is None else f"Policy {policy.name} names no checks"
+    say(f"{lacking_checks}: running {told} with default parameters; --checks or `checks` of a policy file give others.")
     return [_within(check, examples, say) for check in checks] if examples is not None else checks
 
 

@@ -71,6 +71,17 @@ def _overall(audit: AuditRead) -> list[str]:
     return ([] if share is None else [f"the whole audit {100 * share:.0f} %"]) + ([left] if left else [])
 
 
+def progress_in_words(audit: AuditRead, check: CheckRead) -> str:
+    """Return where a check of an audit stands, and while it is running how far its stage and the whole audit are."""
+    told = f"{check.kind}: {check.state}"
+    if check.state != RunState.RUNNING:
+        return told
+    if check.progress.stage:
+        done, total = check.progress.done, check.progress.total
+        told += f" {check.progress.stage} {100 * done // total if total else 0} %{_look(check)}"
+    return ", ".join([told, *_overall(audit)])
+
+
 def _plain_lines() -> Callable[[AuditRead], None]:
     told: dict[str, str] = {}
 

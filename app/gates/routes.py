@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 
 from app.access.principal import Reader, Runner
-from app.audits.reading import not_found
 from app.audits.repository import exists
+from app.deletions.service import missing
 from app.gates import repository, service
 from app.gates.schemas import JUDGEMENT_EXAMPLES
 from app.web.bodies import accepts, json_body
@@ -64,7 +64,7 @@ def list_judgements(
     """List what policies made of an audit, its own and those it was judged by later, newest first."""
     with services.database.read() as session:
         if not exists(session, principal.project_id, audit_id):
-            raise not_found(audit_id)
+            raise missing(session, principal.project_id, audit_id, "audit")
         rows = repository.list_judgements(session, audit_id, before=page.before, limit=page.fetch)
         return page_response(request, page, rows, _render_judgement)
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
-from app.audits.reading import not_found
+from app.deletions.service import missing
 from app.gates import repository
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
@@ -83,7 +83,7 @@ def judge_audit(
     with services.database.read() as session:
         audit = policies.find_audit(session, project_id, audit_id)
         if audit is None:
-            raise not_found(audit_id)
+            raise missing(session, project_id, audit_id, "audit")
         if audit.state not in TERMINAL:
             raise ConflictError(f"Audit {audit_id} is {audit.state}: it can be judged when it has ended.")
         chosen = choose_policy(session, project_id, request.policy)

@@ -3,8 +3,8 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from app.deletions.service import missing
 from app.policies import repository as policies
-from app.web.identifiers import no_such
 from app.web.problems import NotFoundError
 from seatrial.contracts.policies import Judgement
 from seatrial.reporting.outcomes import Judged
@@ -16,10 +16,11 @@ def get_audit(session: Session, project_id: str, audit_id: str) -> AuditRow:
 
     Raises:
         NotFoundError: There is none of that id in this project.
+        DeletedError: There was one.
     """
     row = session.scalar(select(AuditRow).where(AuditRow.id == audit_id, AuditRow.project_id == project_id))
     if row is None:
-        raise NotFoundError(no_such("audit", audit_id))
+        raise missing(session, project_id, audit_id, "audit")
     return row
 
 

@@ -39,9 +39,11 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome], *, doubts: Sequence
     deciding = [rule for rule in blocking if rule.counts_as == verdict]
     if verdict == "passed":
         said = enumerate_words([code.replace("_", " ") for code in dict.fromkeys(doubts)])
-        return f"May ship: {_held(rules)}{_left_out(rules)}." + (
-            f" Flags cast doubt on this: {said}." if doubts else ""
-        )
+        if doubts:
+            # A policy may look past them. Whoever signs a release by its first words must not.
+            held = f"{_held(rules)}{_left_out(rules)}"
+            return f"Passed, but in doubt: {held}. This policy looks past flags that speak of it: {said}."
+        return f"May ship: {_held(rules)}{_left_out(rules)}."
     if not deciding:
         return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
     # Of an errored verdict the first reason says it.

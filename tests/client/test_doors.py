@@ -123,7 +123,7 @@ def test_an_audit_without_checks_runs_what_a_gate_would(run, folder: Path, tmp_p
     assert "No checks are given: running uncertainty_span (within l_inf 0.0314 (8/255) of each input) with" in (
         submitted.stderr
     )
-    assert "; --checks or the policy file gives others." in submitted.stderr
+    assert "; --checks or `checks` of a policy file give others." in submitted.stderr
     audit = client.audit(submitted.stdout.strip())
     assert [check.kind for check in audit.checks] == ["uncertainty_span"]
     client.cancel(audit.id)

@@ -84,7 +84,9 @@ def test_a_headline_says_shares_in_per_cent_and_spans_as_shares_of_their_range()
 def test_a_headline_does_not_pass_over_a_flag_that_its_policy_passes_over() -> None:
     mus = {"metric": f"{SPAN}.mus", "max": 0.5}
     doubted = audit(check({"mus": gap(0.1, 0.0, 0.2)}, ("saturated_logits", "warning")))
-    assert judged(doubted, mus).headline.endswith(" at most 0.5 nat. Flags cast doubt on this: saturated logits.")
+    told = judged(doubted, mus).headline
+    assert told.startswith("Passed, but in doubt: the method's two attacks swing its uncertainty over 0.1000 nat; ")
+    assert told.endswith(" at most 0.5 nat. This policy looks past flags that speak of it: saturated logits.")
     # Of other numbers, or of one that fails, it is no news.
     beside = audit(check({"clean_accuracy": gap(0.9, 0.8, 0.95)}, ("saturated_logits", "warning")))
     assert "doubt" not in judged(beside, {"metric": f"{SPAN}.clean_accuracy", "min": 0.5}).headline
