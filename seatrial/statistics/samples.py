@@ -50,9 +50,12 @@ def _matrix(lists: pa.ChunkedArray) -> NDArray[np.generic] | None:
 
     An array for each list takes 200 bytes: of 100,000 examples and 18 columns, 360 MB.
     """
+    if not len(lists):
+        # A column of no rows may have no chunk.
+        return None
     values = pa.concat_arrays(lists.chunks) if lists.num_chunks != 1 else lists.chunk(0)
     inner = values.type.value_type
-    if not len(values) or values.null_count or not (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
+    if values.null_count or not (pa.types.is_floating(inner) or pa.types.is_integer(inner)):
         return None
     lengths = np.diff(values.offsets.to_numpy())
     flat = values.flatten()

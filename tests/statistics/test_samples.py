@@ -43,3 +43,10 @@ def test_nobody_left_is_no_matrix() -> None:
     sample = Sample(table([None] * 3, [True] * 3))
     assert sample.valid == 0
     assert len(sample["scores"]) == 0
+
+
+def test_a_column_of_no_chunk_is_no_matrix() -> None:
+    """Where every example errored, filtering may leave none."""
+    empty = table(LISTS).slice(0, 0)
+    none = pa.table({name: pa.chunked_array([], type=empty[name].type) for name in empty.column_names})
+    assert len(Sample(none)["scores"]) == 0
