@@ -375,3 +375,11 @@ def test_model_and_dataset_lead_to_their_pages_and_back(console: Console) -> Non
     # In the navigation and below the page.
     for path, back in (("/models/cifar-resnet20/history", "/models"), ("/policies/standard", "/policies")):
         assert [one.get("href") for one in elements(console.get(path), "a")].count(back) == 2, path
+
+
+def test_flags_lead_to_a_form_with_the_audit_s_settings(console: Console) -> None:
+    flag = {"code": "zero_gradients", "severity": "warning", "message": "Some were zero."}
+    audit = console.finished(flags=[flag])
+    links = [one.get("href") for one in elements(console.get(f"/audits/{audit}"), "a")]
+    assert links.count(f"/submit?audit={audit}") == 2
+    assert console.get(f"/submit?audit={audit}").status_code == 200
