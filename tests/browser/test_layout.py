@@ -45,12 +45,13 @@ def test_enter_estimates_and_the_cost_reads_as_a_sentence(tab: Tab, form: str, t
     tab.value("document.querySelector('#seed').focus()")
     tab.key("Enter")
     tab.wait("document.querySelector('#cost')")
+    # Its styles may come after its words.
+    tab.wait("getComputedStyle(document.querySelector('td[data-label=Queries]')).textAlign === 'right'")
     sentence = "document.querySelector('#cost ~ p.lead')"
     # On the line of the words around them.
     assert tab.value(f"[...{sentence}.querySelectorAll('strong')].map(one => getComputedStyle(one).display)") == [
         "inline"
     ] * tab.value(f"{sentence}.querySelectorAll('strong').length")
-    assert tab.value("getComputedStyle(document.querySelector('td[data-label=Queries]')).textAlign") == "right"
     assert tab.complaints == []
 
 
