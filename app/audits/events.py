@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from app.audits import repository
-from app.audits.reading import moment, not_found
+from app.audits.reading import moment
+from app.deletions.service import missing
 from app.web.problems import NotFoundError
 from seatrial.contracts.events import EventKind
 from seatrial.contracts.states import TERMINAL
@@ -67,8 +68,8 @@ def read_events(database: Database, project_id: str, audit_id: str, after: int) 
     """
     with database.read() as session:
         read = repository.list_events(session, project_id, audit_id, after=min(after, _MAX_SEQ), limit=_BATCH)
-    if read is None:
-        raise not_found(audit_id)
+        if read is None:
+            raise missing(session, project_id, audit_id, "audit")
     audit, events = read
     position = events[-1].seq if events else min(after, audit.event_seq)
     # With a policy, the verdict is told after the end.

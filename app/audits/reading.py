@@ -16,8 +16,6 @@ from app.audits.repository import AuditParts, RunningShard, StageWork
 from app.audits.timing import spread_stored
 from app.deletions.service import missing
 from app.policies.repository import find_own_judgement
-from app.web.identifiers import no_such
-from app.web.problems import NotFoundError
 from seatrial.contracts.costs import StageShares
 from seatrial.contracts.meters import meters_of
 from seatrial.contracts.registry import find_family
@@ -65,11 +63,6 @@ def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: flo
     # Only a gate writes a verdict, and with it the judgement.
     own = find_own_judgement(session, audit_id) if parts.audit.verdict is not None else None
     return render_audit(parts, None if own is None else own.judgement, now=datetime.now(UTC), lease_s=lease_s)
-
-
-def not_found(audit_id: str) -> NotFoundError:
-    """Return the answer for an id the project does not have."""
-    return NotFoundError(no_such("audit", audit_id))
 
 
 def render_summary(audit: AnyRow) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from app.audits import repository
-from app.audits.reading import not_found
+from app.deletions.service import missing
 from app.web.computing import Piece
 from app.web.heads import Stream
 from app.web.problems import NotAcceptableError, NotFoundError
@@ -99,14 +100,16 @@ def choose_format(asked: RecordsFormat | None, accept: str | None) -> RecordsFor
     )
 
 
-def pick_check(checks: Sequence[AnyRow], named: str, audit_id: str) -> AnyRow:
+def pick_check(session: Session, project_id: str, audit_id: str, named: str) -> AnyRow:
     """Return the check of an audit by id, by position from 0, or by kind where there is one of that kind.
 
     Raises:
         NotFoundError: There is none, or there are several.
+        DeletedError: The audit was deleted.
     """
+    checks = repository.list_checks(session, project_id, audit_id)
     if not checks:
-        raise not_found(audit_id)
+        raise missing(session, project_id, audit_id, "audit")
     matching = [check for check in checks if named in (check.id, str(check.ordinal))]
     matching = matching or [check for check in checks if check.kind == named]
     if len(matching) == 1:
@@ -131,7 +134,7 @@ def find_records(services: Services, project_id: str, audit_id: str, named: str,
         ArtifactMissingError: A file of them is gone, or damaged.
     """
     with services.database.read() as session:
-        check = pick_check(repository.list_checks(session, project_id, audit_id), named, audit_id)
+        check = pick_check(session, project_id, audit_id, named)
         stages = repository.list_stages(session, check.id)
         wanted = _main_stage(stages) if stage is None else next((one for one in stages if one.name == stage), None)
         if wanted is None:

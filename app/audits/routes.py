@@ -24,7 +24,7 @@ from app.audits.records import (
 )
 from app.audits.schemas import AUDIT_EXAMPLES
 from app.audits.streams import EventStream, EventStreams, Follower
-from app.audits.submitting import estimate, plan
+from app.audits.submitting import estimate, plan, why_not
 from app.web.bodies import accepts, json_body
 from app.web.files import StoredFile
 from app.web.heads import Stream
@@ -32,7 +32,6 @@ from app.web.idempotency import IdempotencyKey
 from app.web.identifiers import FILE, AuditId, CheckName, FigureName, OfModel
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import NotFoundError, raises
-from app.web.quotas import why_refused
 from app.web.services import Service
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, AuditRead, AuditSummary
 from seatrial.contracts.policies import Verdict
@@ -110,8 +109,8 @@ def estimate_audit(principal: Reader, body: Submitted, services: Service) -> Aud
     Seconds are null until the model is checked. `refused` says why it would be refused now, as beyond a quota.
     """
     with services.database.read() as session:
-        estimated = estimate(plan(session, principal.project_id, body, services.settings))
-        return estimated.model_copy(update={"refused": why_refused(session, principal.project_id, estimated.seconds)})
+        planned = plan(session, principal.project_id, body, services.settings)
+        return estimate(planned, refused=why_not(session, principal.project_id, planned))
 
 
 @router.get(
@@ -248,7 +247,7 @@ def read_figure(
 ) -> Response:
     """Read a figure as SVG."""
     with services.database.read() as session:
-        chosen = pick_check(repository.list_checks(session, principal.project_id, audit_id), check, audit_id)
+        chosen = pick_check(session, principal.project_id, audit_id, check)
     digest = (chosen.figures or {}).get(name.removesuffix(".svg"))
     if digest is None:
         raise NotFoundError(f"Check {chosen.id} has no figure {name}.")

@@ -28,7 +28,7 @@ from app.policies.baselines import check_baseline, not_promoted
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.identifiers import no_such
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
-from app.web.quotas import check_submission
+from app.web.quotas import check_submission, why_refused
 from seatrial import tracing
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
 from seatrial.contracts.endpoints import ENDPOINT
@@ -231,8 +231,13 @@ def _policy(session: Session, project_id: str, request: AuditCreate, task: str) 
     return chosen
 
 
-def estimate(planned: Plan) -> AuditEstimate:
-    """Return what an audit would cost."""
+def why_not(session: Session, project_id: str, planned: Plan) -> str | None:
+    """Return why an audit would be refused if it were added now; None where it would not."""
+    return why_refused(session, project_id, total_seconds(planned.costs))
+
+
+def estimate(planned: Plan, *, refused: str | None = None) -> AuditEstimate:
+    """Return what an audit would cost; ``refused``: what :func:`why_not` says of it."""
     costs, least = _unmeasured(planned.costs, planned), _unmeasured(planned.least, planned)
     # Where it stops when it is decided, it may do so at its first look.
     low, high = (range_of(of, planned.spreads) for of in (costs if planned.request.stop is None else least, costs))
@@ -242,6 +247,7 @@ def estimate(planned: Plan) -> AuditEstimate:
         backward_passes=sum(cost.backward for cost in costs),
         queries=sum(cost.queries for cost in costs),
         seconds=total_seconds(costs),
+        refused=refused,
         seconds_low=None if low is None else round(low[0], 1),
         seconds_high=None if high is None else round(high[1], 1),
         least_seconds=None if planned.request.stop is None else total_seconds(least),

@@ -73,13 +73,20 @@ def _overall(audit: AuditRead) -> list[str]:
 
 def progress_in_words(audit: AuditRead, check: CheckRead) -> str:
     """Return where a check of an audit stands, and while it is running how far its stage and the whole audit are."""
+    return _with_overall(_standing(check, steps=100), audit, check)
+
+
+def _standing(check: CheckRead, *, steps: int) -> str:
+    """Return state, stage, and how much of that is done, in whole ``steps`` of it."""
     told = f"{check.kind}: {check.state}"
-    if check.state != RunState.RUNNING:
-        return told
-    if check.progress.stage:
+    if check.state == RunState.RUNNING and check.progress.stage:
         done, total = check.progress.done, check.progress.total
-        told += f" {check.progress.stage} {100 * done // total if total else 0} %{_look(check)}"
-    return ", ".join([told, *_overall(audit)])
+        told += f" {check.progress.stage} {100 * (steps * done // total) // steps if total else 0} %{_look(check)}"
+    return told
+
+
+def _with_overall(told: str, audit: AuditRead, check: CheckRead) -> str:
+    return ", ".join([told, *_overall(audit)]) if check.state == RunState.RUNNING else told
 
 
 def _plain_lines() -> Callable[[AuditRead], None]:
@@ -88,12 +95,9 @@ def _plain_lines() -> Callable[[AuditRead], None]:
     def show(audit: AuditRead) -> None:
         for check in audit.checks:
             # A line per state, stage and quarter of it: enough for a log.
-            line = f"{check.kind}: {check.state}"
-            done, total = check.progress.done, check.progress.total
-            if check.state == RunState.RUNNING and check.progress.stage:
-                line += f" {check.progress.stage} {25 * (4 * done // total) if total else 0} %{_look(check)}"
+            line = _standing(check, steps=4)
             if told.get(check.id) != line:
                 told[check.id] = line
-                say(", ".join([line, *_overall(audit)]) if check.state == RunState.RUNNING else line)
+                say(_with_overall(line, audit, check))
 
     return show

@@ -19,7 +19,7 @@ from seatrial.attestation.keys import KeyFileError, PublicKey, read_public_keys
 from seatrial.attestation.statements import AuditPredicate, document_digest
 from seatrial.attestation.subjects import digest_file
 from seatrial.attestation.verifying import VerificationError, Verified, verify_attestation
-from seatrial.contracts.policies import PolicySource
+from seatrial.contracts.policies import Policy, PolicySource
 from seatrial.terminals import escaped_line
 
 MEANINGS: dict[Exit, str] = {
@@ -111,17 +111,23 @@ def _check_asked(
 
 def _check_policy(audit: AuditPredicate, asked: str) -> None:
     if Path(asked).is_file():
-        wanted = document_digest(read_gate_file(Path(asked)).policy().model_dump(mode="json"))
+        _check_document(audit, read_gate_file(Path(asked)).policy(), asked)
     elif asked in presets.POLICIES:
-        wanted = document_digest(presets.get(asked).model_dump(mode="json"))
+        _check_name(audit.judgement.policy, asked)
+        _check_document(audit, presets.get(asked), asked)
     else:
         _check_stored(audit.judgement.policy, asked)
-        return
-    judged_by = audit.judgement.policy.name
-    if not Path(asked).is_file() and judged_by != asked:
-        raise VerificationError(f"it was judged by the policy {judged_by!r}, not by {asked!r}")
-    if wanted != audit.policy_digest:
-        raise VerificationError(f"it was judged by another text of the policy {judged_by!r} than {asked}")
+
+
+def _check_document(audit: AuditPredicate, wanted: Policy, asked: str) -> None:
+    if document_digest(wanted.model_dump(mode="json")) != audit.policy_digest:
+        name = audit.judgement.policy.name
+        raise VerificationError(f"it was judged by another text of the policy {name!r} than {asked}")
+
+
+def _check_name(judged_by: PolicySource, asked: str) -> None:
+    if judged_by.name != asked.partition("@")[0]:
+        raise VerificationError(f"it was judged by the policy {judged_by.name!r}, not by {asked!r}")
 
 
 def _check_stored(judged_by: PolicySource, asked: str) -> None:
@@ -130,9 +136,8 @@ def _check_stored(judged_by: PolicySource, asked: str) -> None:
     Raises:
         VerificationError: It is another, another version, or stored nowhere.
     """
+    _check_name(judged_by, asked)
     name, _, version = asked.partition("@")
-    if judged_by.name != name:
-        raise VerificationError(f"it was judged by the policy {judged_by.name!r}, not by {asked!r}")
     if judged_by.id is None:
         raise VerificationError(
             f"it was judged by a document that calls itself {name!r} and is stored nowhere: give the policy's file"

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.console.parameters import write_params
-from app.console.repository import find_audit
-from app.deletions.service import missing
+from app.reports.repository import get_audit
 from seatrial.contracts.audits import AuditCreate
 from seatrial.contracts.registry import families
 
@@ -34,9 +33,7 @@ def repeated(session: Session, project_id: str, audit_id: str) -> Repeated:
     Raises:
         NotFoundError: The project has none of that id.
     """
-    row = find_audit(session, project_id, audit_id)
-    if row is None:
-        raise missing(session, project_id, audit_id, "audit")
+    row = get_audit(session, project_id, audit_id)
     values = {"model": row.model_id, "dataset": row.dataset_id, "samples": str(row.samples), "seed": str(row.seed)}
     values |= {"policy": (row.policy or {}).get("source", {}).get("name", ""), "baseline": row.baseline or ""}
     values |= {"reuse": "true"} if row.spec.get("reuse") else {}

@@ -47,11 +47,6 @@ def outcomes_of(session: Session, audits: Collection[str]) -> dict[str, AnyRow]:
     return {row.id: row for row in session.execute(query)} if audits else {}
 
 
-def find_audit(session: Session, project_id: str, audit_id: str) -> AuditRow | None:
-    """Return an audit with all that was asked of it; None where the project has none of that id."""
-    return session.scalar(select(AuditRow).where(AuditRow.id == audit_id, AuditRow.project_id == project_id))
-
-
 def current_baselines(session: Session, project_id: str, model_name: str) -> dict[str, str]:
     """Return the audits that are baselines of a model now, by the names they were promoted under."""
     of_model = (BaselineRow.project_id == project_id, BaselineRow.model_name == model_name)

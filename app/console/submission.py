@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import PlainTextResponse, RedirectResponse
 
 from app.audits import service as audits
-from app.audits.submitting import estimate, plan
+from app.audits.submitting import estimate, plan, why_not
 from app.console import repository, service
 from app.console.fitting import HELD_OUT, LEFT_OPEN, mismatch, newest_held_out, options
 from app.console.forms import Form
@@ -64,7 +64,8 @@ def estimate_cost(request: Request, viewer: Runner, services: Service, posted: P
             form = _completed(session, viewer.project_id, form)
             asked = request_of(form.values, kinds)
             planned = plan(session, viewer.project_id, asked, services.settings)
-            asked, cost = planned.request, estimate(planned)
+            refused = why_not(session, viewer.project_id, planned)
+            asked, cost = planned.request, estimate(planned, refused=refused)
     except ProblemError as error:
         form.refuse_all(error, lambda pointer: field_of(pointer, kinds, form.values))
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)

@@ -139,16 +139,10 @@ def promote(
     if "\0" in request.note:
         raise InvalidRequestError("note holds a character that cannot be stored (U+0000)", pointer="/note")
     with services.database.write() as session:
-        if needs_pass:
-            _require_pass(session, project_id, request)
-        return add_baseline(session, project_id, request, author)
+        return add_baseline(session, project_id, request, author, needs_pass=needs_pass)
 
 
-def _require_pass(session: Session, project_id: str, request: BaselineCreate) -> None:
-    audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
-    if audit is None:
-        # What it is told is the same for every key.
-        return
+def _require_pass(session: Session, audit: AnyRow, name: str) -> None:
     otherwise = "Any audit that succeeded can be promoted with a key of scope admin."
     if audit.verdict != "passed":
         verdict = f"is {audit.verdict}" if audit.verdict else "has no verdict of its own"
@@ -157,14 +151,14 @@ def _require_pass(session: Session, project_id: str, request: BaselineCreate) ->
             + otherwise,
             pointer="/audit",
         )
-    before = repository.find_baseline(session, project_id, audit.model_name, request.name, other_than=audit.id)
+    before = repository.find_baseline(session, audit.project_id, audit.model_name, name, other_than=audit.id)
     if before is None:
         return
     ours = PolicySource.model_validate(audit.policy["source"])
     theirs = PolicySource.model_validate(before.policy["source"]) if before.policy else None
     if theirs is None or not _is_same(ours, theirs):
         raise ForbiddenError(
-            f"Audit {audit.id} passed policy {ours.name}, and the {request.name} it would replace was judged by "
+            f"Audit {audit.id} passed policy {ours.name}, and the {name} it would replace was judged by "
             f"{_told_apart(ours, theirs)}: a key with scope run replaces a baseline by what passed the same policy. "
             + otherwise,
             pointer="/audit",
@@ -182,10 +176,13 @@ def _told_apart(ours: PolicySource, theirs: PolicySource | None) -> str:
     return theirs.name if theirs.name != ours.name else f"another document of that name ({theirs.digest[:12]})"
 
 
-def add_baseline(session: Session, project_id: str, request: BaselineCreate, author: Author) -> BaselineRead:
+def add_baseline(
+    session: Session, project_id: str, request: BaselineCreate, author: Author, *, needs_pass: bool = False
+) -> BaselineRead:
     """Make an audit a baseline in a transaction of the caller's, who has checked the name.
 
     Raises:
+        ForbiddenError: It needs a pass, as :func:`promote` says, and has none.
         UnfitBaselineError: There is no such audit, or it has not succeeded.
     """
     audit = repository.find_audit(session, project_id, request.audit) if "\0" not in request.audit else None
@@ -195,6 +192,8 @@ def add_baseline(session: Session, project_id: str, request: BaselineCreate, aut
         raise UnfitBaselineError(
             f"Audit {audit.id} is {audit.state}: only a succeeded one can be a baseline.", pointer="/audit"
         )
+    if needs_pass:
+        _require_pass(session, audit, request.name)
     row = BaselineRow(
         id=new_id("bas"),
         project_id=project_id,

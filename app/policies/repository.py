@@ -81,6 +81,12 @@ def find_policy_by_name(session: Session, project_id: str, name: str, version: i
     return session.scalar(query, {"project_id": project_id, "name": name})
 
 
+def policy_digests(session: Session, project_id: str, name: str) -> set[str]:
+    """Return the digests of all versions of a policy."""
+    query = select(PolicyRow.digest).where(PolicyRow.project_id == project_id, PolicyRow.name == name)
+    return set(session.scalars(query))
+
+
 def lock_project(session: Session, project_id: str) -> None:
     """Hold a project for the rest of the transaction; rows that only name it may still be written by others."""
     session.execute(select(ProjectRow.id).where(ProjectRow.id == project_id).with_for_update(key_share=True))

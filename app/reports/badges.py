@@ -15,22 +15,19 @@ from sqlalchemy.orm import Session
 
 from app.access.principal import Reader
 from app.policies import presets
-from app.policies.repository import list_policies
+from app.policies.repository import policy_digests
 from app.policies.service import find_policy
 from app.web.identifiers import POLICY
 from app.web.problems import NotFoundError, raises
 from app.web.services import Service
 from seatrial.contracts.near_names import instead
-from seatrial.contracts.policies import PolicySource
+from seatrial.contracts.policies import PolicyRead, PolicySource
 from seatrial.store.tables import AuditRow, ModelRow
 
 router = APIRouter(prefix="/v1/badges", tags=["reports"], responses=raises(401, 403))
 
 _COLOURS = {"passed": "#116b3c", "failed": "#a3161f", "inconclusive": "#7a5200", "errored": "#52606d"}
 _NONE = "#52606d"
-MOST_VERSIONS = 1000
-"""Of a stored policy, the newest: what a verdict is looked up among."""
-
 _LETTER = 6.6
 """Pixels of a letter of 11 px, on average: what does not fit is squeezed by ``textLength``."""
 
@@ -83,7 +80,8 @@ def _newest(session: Session, project_id: str, model: str, policy: str | None) -
         .where(AuditRow.project_id == project_id, AuditRow.model_id.in_(of_model), AuditRow.verdict.is_not(None))
         .order_by(AuditRow.id.desc())
     )
-    is_asked_for, names = _those_of(session, project_id, policy), set[str]()
+    found = None if policy is None else find_policy(session, project_id, policy)
+    is_asked_for, names = _those_of(session, project_id, policy, found), set[str]()
     for verdict, judged_by in session.execute(audits):
         if not judged_by:
             continue
@@ -92,7 +90,7 @@ def _newest(session: Session, project_id: str, model: str, policy: str | None) -
         if is_asked_for(source):
             apart = "" if source.id is not None or source.name in presets.POLICIES else ", unstored"
             return f"{verdict} ({source.name}{apart})", _COLOURS.get(str(verdict), _NONE)
-    if policy is not None and policy not in names and find_policy(session, project_id, policy) is None:
+    if policy is not None and policy not in names and found is None:
         raise NotFoundError(
             f"There is no policy {policy} in this project, and no audit of {model} was judged by a file of that name"
             f"{instead(policy, sorted(names), 'it was judged by')}."
@@ -100,21 +98,19 @@ def _newest(session: Session, project_id: str, model: str, policy: str | None) -
     return "no verdict", _NONE
 
 
-def _those_of(session: Session, project_id: str, policy: str | None) -> Callable[[PolicySource], bool]:
-    """Return what tells verdicts of a policy from others'."""
-    if policy is None:
-        return lambda source: True
-    found = find_policy(session, project_id, policy)
+def _those_of(
+    session: Session, project_id: str, policy: str | None, found: PolicyRead | None
+) -> Callable[[PolicySource], bool]:
+    """Return what tells verdicts of a policy, as it was asked for and found, from others'."""
     if found is None:
-        return lambda source: source.name == policy
+        return lambda source: policy in (None, source.name)
     if found.created_at is None:
         # Shipped: no other may have its name, and an earlier version of Seatrial's own is still its.
         return lambda source: source.name == found.name
     if policy != found.name:
         # One version, which a file may hold too.
         return lambda source: source.digest == found.digest
-    stored = list_policies(session, project_id, name=found.name, before=None, limit=MOST_VERSIONS)
-    digests = {row.digest for row in stored}
+    digests = policy_digests(session, project_id, found.name)
     return lambda source: source.digest in digests
 
 

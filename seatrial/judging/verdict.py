@@ -6,13 +6,12 @@ none of whose rules found anything to judge.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from seatrial.contracts.estimates import Estimate, Flag, Looks
-from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
@@ -106,9 +105,8 @@ def judge(
     Raises:
         TooManyNumbersError: The rules name more than ``MOST_NUMBERS``.
     """
-    named_numbers = (
-        found for position, rule in enumerate(policy.rules) for found in _find(position, rule, audit, policy.checks)
-    )
+    run = _run_as_asked(policy, audit)
+    named_numbers = (found for position, rule in enumerate(policy.rules) for found in _find(position, rule, audit, run))
     found = list(islice(named_numbers, MOST_NUMBERS + 1))
     if len(found) > MOST_NUMBERS:
         raise TooManyNumbersError(
@@ -167,7 +165,7 @@ def least_favourable(outcomes: Iterable[Outcome | None]) -> Verdict | None:
 
 
 def _find(
-    position: int, rule: Rule, audit: Measured, asked_for: Sequence[FamilyParams]
+    position: int, rule: Rule, audit: Measured, run: Mapping[str, "_Run"]
 ) -> Iterator[tuple[Finding, MeasuredCheck | None]]:
     """Yield a finding for each number the rule names, or for each reason why there is none.
 
@@ -175,16 +173,15 @@ def _find(
         position: Of the rule.
         rule: The rule.
         audit: Where to look.
-        asked_for: Checks the policy is about: of their families it is judged by no others.
+        run: The checks it may be judged by, by family.
     """
     asked = named(rule.metric)
-    checks: Sequence[MeasuredCheck] = [check for check in audit.checks if check.kind == asked.family]
     nothing = Finding(position, rule, rule.metric, rule.label or rule.metric)
-    if not checks:
+    if asked.family not in run:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit), "no_check")), None
         return
-    checks, departure = _as_asked(checks, [one for one in asked_for if one.kind == asked.family])
-    if departure is not None:
+    checks, departure = run[asked.family]
+    if departure:
         yield replace(nothing, refusal=Refusal("errored", wording.other_check(asked.family, departure))), None
         return
     is_found = False
@@ -205,21 +202,32 @@ def _find(
         yield replace(nothing, refusal=refusal), None
 
 
-def _as_asked(
-    checks: Sequence[MeasuredCheck], asked: Sequence[FamilyParams]
-) -> tuple[Sequence[MeasuredCheck], list[str] | None]:
-    """Return those of a family's checks that a policy asks for, and where one is lacking, how the nearest departs."""
-    if not asked:
-        return checks, None
-    found: list[MeasuredCheck] = []
-    for one in asked:
-        wanted = one.model_dump(mode="json")
-        apart = [(departures(check.kind, check.params, wanted), check) for check in checks]
-        alike = [check for told, check in apart if not told]
-        if not alike:
-            return [], min((told for told, _ in apart), key=len)
-        found += alike
-    return [check for check in checks if check in found], None
+class _Run(NamedTuple):
+    """Checks of a family.
+
+    Attributes:
+        checks: Those a policy is judged by.
+        departure: Where one it is about was not run, in what the nearest departs from that.
+    """
+
+    checks: Sequence[MeasuredCheck]
+    departure: Sequence[str] = ()
+
+
+def _run_as_asked(policy: Policy, audit: Measured) -> dict[str, _Run]:
+    """Return the checks of each family that was run: of one the policy names checks of, those alone."""
+    found: dict[str, _Run] = {}
+    for kind in dict.fromkeys(check.kind for check in audit.checks):
+        checks = [check for check in audit.checks if check.kind == kind]
+        asked = [one.model_dump(mode="json") for one in policy.checks if one.kind == kind]
+        # By check, in what it departs from each that is asked for; of none where nothing is.
+        apart = [[departures(kind, check.params, one) for one in asked] for check in checks]
+        lacking = [column for column in zip(*apart, strict=True) if all(column)]
+        if lacking:
+            found[kind] = _Run([], min(lacking[0], key=len))
+        else:
+            found[kind] = _Run([check for check, row in zip(checks, apart, strict=True) if not row or not all(row)])
+    return found
 
 
 def _weigh(

@@ -72,6 +72,13 @@ def test_what_is_there_costs_nothing_and_everything_says_whose_it_is(
     assert (named["audit"], named["check"]) == (first["id"], first["checks"][0]["id"])
     assert (told["seconds"], told["forward_passes"], told["backward_passes"]) == (0.0, 0, 0)
     assert "reused" not in estimated(client, asked)["checks"][0]
+    # What costs nothing may have to be measured after all: both say so of a quota, in the same words.
+    client.patch("/v1/projects/default", json={"quotas": {"audit_s": 1e-6}})
+    refused = client.post("/v1/audits", json=again)
+    assert refused.status_code == 413
+    assert estimated(client, again)["refused"] == refused.json()["detail"]
+    client.patch("/v1/projects/default", json={"quotas": {"audit_s": None}})
+    assert "refused" not in estimated(client, again)
 
     second = ended(client, worker, {**again, "policy": "strict"})
     assert second["checks"][0]["reused"] == named

@@ -70,7 +70,7 @@ def test_what_is_used_stays_and_what_is_deleted_is_gone_with_its_files(
     assert (gone.json()["along"], gone.json()["actor"]) == ([audit], "operator")
     assert client.delete(f"/v1/models/{pair[0]}").json() == gone.json()
     assert_problem(client.get(f"/v1/models/{pair[0]}"), 410, "deleted")
-    for of in ("", "/report", "/judgements", "/cancel", "/judge"):
+    for of in ("", "/report", "/judgements", "/events", "/records/0", "/figures/0/span", "/cancel", "/judge"):
         ask = client.post if of in ("/cancel", "/judge") else client.get
         body = {"json": {"policy": "standard"}} if of == "/judge" else {}
         assert_problem(ask(f"/v1/audits/{audit}{of}", **body), 410, "deleted")
