@@ -149,7 +149,17 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         lengths = {name: dataset.facts.get(name) for name in ("mean_words", "word_means")}
         by_gradients = gives_gradients(model.format, model.task)
         for of, examples in ((costs, samples), (least, looks_of(check, request, samples)[0])):
-            of.append(cost_of(check, examples, sizes, model.facts, has_gradients=by_gradients, **lengths))
+            of.append(
+                cost_of(
+                    check,
+                    examples,
+                    sizes,
+                    model.facts,
+                    has_gradients=by_gradients,
+                    batch_size=request.batch_size,
+                    **lengths,
+                )
+            )
     check_budget(model, costs)
     asked = [_asked(request, position, model, dataset, further, policy) for position in range(len(request.checks))]
     reused: list[Reused | None] = [None] * len(asked)
@@ -258,14 +268,22 @@ def estimate(planned: Plan, *, refused: str | None = None) -> AuditEstimate:
                 "backward_passes": cost.backward,
                 "queries": cost.queries,
                 "seconds": cost.seconds,
+                "memory_bytes": cost.memory_bytes,
                 **_stops(check, planned),
                 **({"reused": reused and reused.model_dump(mode="json")} if planned.request.reuse else {}),
             }
             for check, cost, reused in zip(planned.request.checks, costs, planned.reused, strict=True)
         ],
+        memory_bytes=_most([cost.memory_bytes for cost in costs]),
         query_budget=query_budget(planned.model),
         notes=planned.notes,
     )
+
+
+def _most(numbers: list[int | None]) -> int | None:
+    """Return the largest; None where one is not known."""
+    known = [number for number in numbers if number is not None]
+    return max(known) if len(known) == len(numbers) else None
 
 
 def _unmeasured(costs: list[Cost], planned: Plan) -> list[Cost]:

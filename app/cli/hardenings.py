@@ -19,11 +19,11 @@ from seatrial.contracts.hardenings import HardeningEstimate, HardeningRead
 from seatrial.contracts.states import RunState
 from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_interval, format_value
+from seatrial.reporting.sizes import size
 from seatrial.terminals import escaped_line
 
 _GOES_ON = "it keeps running: seatrial harden status {0}, or seatrial harden cancel {0}"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-MIB = 2**20
 REPORT_FORMATS = ("html", "json", "markdown")
 
 
@@ -168,7 +168,7 @@ def estimated(told: HardeningEstimate) -> list[str]:
     """Return an estimate as lines."""
     seconds = "unknown until the model is checked" if told.seconds is None else duration(told.seconds)
     audits = "unknown" if told.audit_seconds is None else duration(told.audit_seconds)
-    memory = "unknown" if told.memory_bytes is None else f"{told.memory_bytes / MIB:,.0f} MiB"
+    memory = "unknown" if told.memory_bytes is None else size(told.memory_bytes)
     return [
         f"examples  {told.examples:,} trained on, {told.validation_examples:,} judged on",
         f"passes    {told.forward_passes:,} forward, {told.backward_passes:,} forward and backward, at most",

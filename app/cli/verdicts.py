@@ -10,6 +10,7 @@ from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
 from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_estimate
 from seatrial.reporting.outcomes import applied, format_loss, not_measured, not_measured_in_words
+from seatrial.reporting.sizes import size
 from seatrial.terminals import escaped_line
 
 PROMOTE = "seatrial baselines promote AUDIT makes one"
@@ -72,7 +73,10 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
     # Between less than a second and less than a second nothing is said.
     if estimate.seconds_low is not None and estimate.seconds_high is not None and estimate.seconds_high >= 0.5:
         time += f"; expected between {duration(estimate.seconds_low)} and {duration(estimate.seconds_high)}"
-    echo_line(f"At most: {', '.join(costs)}. Time on one worker, by estimate: {time}", err=err)
+    memory = (
+        "" if estimate.memory_bytes is None else f". Memory for model and batch: about {size(estimate.memory_bytes)}"
+    )
+    echo_line(f"At most: {', '.join(costs)}. Time on one worker, by estimate: {time}{memory}", err=err)
     for kind, audit in ((one["kind"], one["reused"]["audit"]) for one in estimate.checks if one.get("reused")):
         echo_line(f"{kind} is taken from audit {audit}, and not measured again", err=err)
     for note in estimate.notes:

@@ -31,6 +31,7 @@ from seatrial.reporting.outcomes import (
     share_of_range,
 )
 from seatrial.reporting.reuse import reused_in_words
+from seatrial.reporting.sizes import size
 from seatrial.reporting.tables import arrange, cell_basis, open_end
 from seatrial.reporting.words import words
 
@@ -154,9 +155,9 @@ def duration(seconds: float | None) -> str:
     if seconds < 1:
         return "under a second"
     whole_s = round(seconds)
-    for size, name, below, part in ((86_400, "days", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole_s >= size:
-            count, rest = whole_s // size, whole_s % size // below
+    for unit, name, below, part in ((86_400, "days", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole_s >= unit:
+            count, rest = whole_s // unit, whole_s % unit // below
             name = "day" if name == "days" and count == 1 else name
             return f"{count} {name} {rest} {part}" if rest else f"{count} {name}"
     return f"{whole_s} s"
@@ -169,20 +170,6 @@ def whole(value: int | None) -> str:
     ('12,345', 'not known')
     """
     return "not known" if value is None else f"{value:,}"
-
-
-def size(count: int | None) -> str:
-    """Return bytes for people, in powers of 1,000.
-
-    >>> size(812), size(49_737_828), size(3_000_000_000), size(999_999), size(None)
-    ('812 bytes', '49.7 MB', '3.0 GB', '1.0 MB', 'not known')
-    """
-    if count is None:
-        return "not known"
-    for unit, ending in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if count >= 0.99995 * unit:
-            return f"{count / unit:.1f} {ending}"
-    return f"{count:,} bytes"
 
 
 def measured(estimate: Estimate | dict[str, Any] | None) -> str:

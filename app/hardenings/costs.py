@@ -6,16 +6,12 @@ from typing import Any
 from seatrial.contracts.hardenings import HardeningEstimate
 from seatrial.contracts.training import MethodParams
 from seatrial.families.cost import OVERHEAD_S, TOKENS_PER_WORD
+from seatrial.families.memory import FLOAT_BYTES, heap_of
 from seatrial.hardening.params import TrainingParams
 from seatrial.store.tables import ModelRow
 
 BACKWARD_OF_FORWARD = 3.0
 """Times a forward pass that one with its backward pass takes, where only the former was timed (texts)."""
-FLOAT_BYTES = 4
-HEAP_OF_GRAPH = 1.7
-"""Resident memory for a byte of the graph on a CPU, where the allocator keeps what a step frees for the next: 1.4 to
-2.4 in ``benchmarks.training_memory``. A lower limit for blocks that go back to the system would bring it to 1.0, and
-takes 1.5 to 1.9 times the processor's time."""
 
 
 def price(
@@ -71,8 +67,7 @@ def _memory(params: MethodParams, measured: Mapping[str, Any], facts: Mapping[st
     held = min(params.micro_batch_size or params.batch_size, examples) * params.graphs()
     weights = FLOAT_BYTES * measured["parameters"]
     graph = held * sum(each * _longest(facts, measured) ** power for power, each in enumerate(kept, start=1))
-    heap = HEAP_OF_GRAPH if measured["device"] == "cpu" else 1.0
-    return int(max(step * weights + heap * graph, save * weights))
+    return int(max(step * weights + heap_of(measured["device"]) * graph, save * weights))
 
 
 def _longest(facts: Mapping[str, Any], measured: Mapping[str, Any]) -> float:

@@ -15,7 +15,8 @@ from app.web.problems import ConflictError, InvalidRequestError, StoredProblemEr
 from app.web.services import Services
 from app.web.uploads import Upload
 from seatrial.contracts.endpoints import SERVED
-from seatrial.contracts.models import ModelFactsSummary, ModelManifest, ModelRead, ModelSummary, Task
+from seatrial.contracts.model_facts import ModelFactsSummary
+from seatrial.contracts.models import ModelManifest, ModelRead, ModelSummary, Task
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import ModelState
 from seatrial.ingest.inspection.errors import ManifestMismatchError

@@ -18,6 +18,7 @@ from seatrial.contracts.models import ModelRead
 from seatrial.contracts.policies import Judgement
 from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_estimate, format_interval, format_value
+from seatrial.reporting.sizes import size
 
 if TYPE_CHECKING:
     import pandas
@@ -114,9 +115,9 @@ class Cost(_Printed, AuditEstimate):
         if self.seconds is None:
             return "the time is not known, the model has not been measured yet"
         told = f"about {duration(self.seconds)}"
-        if self.seconds_low is None or self.seconds_high is None:
-            return told
-        return f"{told}, between {duration(self.seconds_low)} and {duration(self.seconds_high)}"
+        if self.seconds_low is not None and self.seconds_high is not None:
+            told += f", between {duration(self.seconds_low)} and {duration(self.seconds_high)}"
+        return told if self.memory_bytes is None else f"{told}; about {size(self.memory_bytes)} of memory"
 
 
 @dataclass(frozen=True)

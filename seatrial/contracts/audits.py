@@ -254,11 +254,17 @@ class AuditEstimate(Read):
         description="With `stop`: seconds where every check is decided at its first look; null without, and until the "
         "model has been measured. What it takes lies between this and `seconds`.",
     )
+    memory_bytes: int | None = Field(
+        default=None,
+        description="Estimated memory of the process that runs the model, beside the 0.5 GB of its code: weights and "
+        "a batch, by `batch_size`; on a GPU of its memory. Batches are halved where it runs out. Null of texts, of "
+        "models behind a URL, of defences that train, and until the model has been measured.",
+    )
     checks: list[dict[str, Any]] = Field(
-        description="The same per check: kind, forward_passes, backward_passes, queries, seconds. With `stop` also "
-        "`looks`, the examples at which it may end, or `whole`, why it does not end before all of them. With `reuse` "
-        "`reused`, the check whose records are there, at no passes and no seconds but those of computing the numbers; "
-        "null where it is to be measured. A file that turns out damaged is measured again."
+        description="The same per check: kind, forward_passes, backward_passes, queries, seconds, memory_bytes. With "
+        "`stop` also `looks`, the examples at which it may end, or `whole`, why it does not end before all of them. "
+        "With `reuse` `reused`, the check whose records are there, at no passes and no seconds but those of computing "
+        "the numbers; null where it is to be measured. A file that turns out damaged is measured again."
     )
     query_budget: int | None = Field(
         default=None,

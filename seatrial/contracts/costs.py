@@ -1,6 +1,7 @@
 """What a check costs, in passes."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -13,6 +14,8 @@ class Passes(NamedTuple):
         queries: Scores a black-box attack asks for, those answered from a cache included.
         slowdown: How many times as long as a bare forward pass one takes here, with what is done around it.
         compute_s: Seconds of one core beside the model: solvers, bootstraps.
+        together: Single-example forward passes made together whatever the size of a batch, by kind of device; None
+            where it is not known what is, as networks are trained.
     """
 
     forward: int
@@ -20,6 +23,7 @@ class Passes(NamedTuple):
     queries: int = 0
     slowdown: float = 1.0
     compute_s: float = 0.0
+    together: Mapping[str, int] | None = MappingProxyType({})
 
 
 class StageShares(NamedTuple):

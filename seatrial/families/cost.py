@@ -8,6 +8,7 @@ from typing import Any
 from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.models import ARRAYS
+from seatrial.families.memory import memory_of
 
 TOKENS_PER_WORD = 1.3
 """Of English."""
@@ -26,6 +27,7 @@ class Cost:
         backward: Single-example forward and backward passes.
         queries: Scores black-box attacks ask for.
         seconds: On one worker like the one that checked the model; None until it has.
+        memory_bytes: Of the process that runs the model, beside its code; None where it is not known.
     """
 
     kind: str
@@ -33,6 +35,7 @@ class Cost:
     backward: int
     queries: int
     seconds: float | None
+    memory_bytes: int | None = None
 
 
 def gives_gradients(model_format: str, task: str) -> bool:
@@ -55,6 +58,7 @@ def cost_of(
     mean_words: float | None = None,
     word_means: Sequence[float] | None = None,
     has_gradients: bool = True,
+    batch_size: int = 1,
 ) -> Cost:
     """Return what a check costs at most.
 
@@ -67,6 +71,7 @@ def cost_of(
         mean_words: Mean words of a text, where there are texts.
         word_means: The same of groups of texts of equal size: a text twice as long takes twice as many passes of
             twice as many tokens, so a mean alone prices texts of different lengths too low.
+        batch_size: Examples of a batch.
     """
     lengths: Sequence[float | None] = word_means or [mean_words]
     # What a model does not see of a text is not attacked.
@@ -87,7 +92,8 @@ def cost_of(
             for words, passes in zip(lengths, each, strict=True)
         ]
         seconds = OVERHEAD_S + fmean(of_lengths)
-    return Cost(check.kind, forward, backward, queries, seconds)
+    memory = None if facts is None else memory_of(each[0], min(batch_size, samples), facts)
+    return Cost(check.kind, forward, backward, queries, seconds, memory)
 
 
 def _with_preflight(questions: Passes, samples: int) -> Passes:

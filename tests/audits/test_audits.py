@@ -18,6 +18,7 @@ from seatrial.store.tables import AuditRow, IdempotencyRow, ModelRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.transitions import move
 from tests.audits.acting import (
+    FACTS,
     RESULT,
     SVG,
     end_check,
@@ -160,6 +161,17 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
     make_ready(services)
     seen = AuditEstimate.model_validate(client.post("/v1/audits/estimate", json=submission(*pair)).json())
     assert seen.seconds == pytest.approx(OVERHEAD_S + 0.001 * seen.forward_passes + 0.002 * seen.backward_passes)
+    # Of models checked before it was counted it is not known.
+    assert (seen.memory_bytes, seen.checks[0]["memory_bytes"]) == (None, None)
+    counted = FACTS | {"parameters": 50, "input_shape": [1, 8, 8], "forward_bytes": 1e6, "attack_bytes": 2e6}
+    with services.database.write() as session:
+        session.execute(update(ModelRow).values(facts=counted))
+    small, large = (
+        client.post("/v1/audits/estimate", json=submission(*pair) | {"batch_size": size}).json() for size in (1, 8)
+    )
+    # A batch has no more examples than are audited.
+    assert large["memory_bytes"] - small["memory_bytes"] == pytest.approx(7 * (1.7 * 2e6 + 10 * 256), abs=1)
+    assert large["checks"][0]["memory_bytes"] == large["memory_bytes"]
     assert client.get("/v1/audits").json()["items"] == []
 
 

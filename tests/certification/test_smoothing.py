@@ -7,11 +7,12 @@ import torch
 from scipy.special import expit, ndtr, ndtri
 from torch import Tensor, nn
 
+from seatrial.families.shared.smoothing import NOISY_COPIES
 from tests.certification.test_noise import CPU, seed_of
 from workers.certification.confidence import LEVELS
 from workers.certification.grid import to_grid, to_pixels
 from workers.certification.noise import Noise
-from workers.certification.smoothing import BATCH_SIZE, UNITS, DrawStatistics, Smoother
+from workers.certification.smoothing import UNITS, DrawStatistics, Smoother
 
 SHAPE = (3, 6, 6)
 PIXELS = math.prod(SHAPE)
@@ -19,7 +20,7 @@ IMAGES = torch.rand(6, *SHAPE, generator=torch.Generator().manual_seed(3))
 IDS = [10, 11, 12, 13, 14, 15]
 CANDIDATES = torch.tensor([0, 1, 2, 0, 1, 2])
 EVERYONE = range(6)
-STEPS = BATCH_SIZE["cpu"] * np.array([0, 3, 10])
+STEPS = NOISY_COPIES["cpu"] * np.array([0, 3, 10])
 
 torch.manual_seed(0)
 NET = nn.Sequential(
@@ -212,8 +213,8 @@ def test_passes_that_do_not_fit_are_halved_and_stay_so(most: int) -> None:
     assert halved.histogram.sum(1).tolist() == [300] * 6
     torch.testing.assert_close(halved.total, whole.total, rtol=1e-6, atol=0)
     # Only the first pass is tried at sizes that do not fit.
-    assert len(failures) < 2 * BATCH_SIZE["cpu"]
-    assert failures.count(BATCH_SIZE["cpu"]) == 1
+    assert len(failures) < 2 * NOISY_COPIES["cpu"]
+    assert failures.count(NOISY_COPIES["cpu"]) == 1
 
 
 def test_a_copy_that_does_not_fit_alone_is_an_error() -> None:

@@ -116,6 +116,8 @@ def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) 
         == "At most: 500 examples, 1,000 forward passes, 40 queries. Time on one worker, by estimate: about 2 h 2 min"
     )
     assert "unknown until a worker has checked the model" in unknown
+    print_estimate(AuditEstimate.model_validate({**said, "seconds": 1.0, "memory_bytes": 699 * 2**20}), err=False)
+    assert capsys.readouterr().out.endswith(": about 1 s. Memory for model and batch: about 733.0 MB\n")
     costs = [{"kind": "temperature_attack", "forward_passes": 900}, {"kind": "low_level_attack", "forward_passes": 100}]
     for budget, lines in ((899, 2), (900, 1)):
         told = {**said, "seconds": 1, "checks": costs, "query_budget": budget}

@@ -1,10 +1,14 @@
 """What a check is said to take, against what it takes."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from seatrial.contracts.registry import family
 from seatrial.families.cost import OVERHEAD_S, TOKENS_PER_WORD, cost_of
+from seatrial.families.memory import AROUND_BYTES
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from tests.families.in_memory import TextModel
 from workers.attacks.text.attacking import Job, attack_all
@@ -63,3 +67,39 @@ def test_what_a_model_cuts_off_takes_no_time() -> None:
     assert cut.forward < 0.1 * whole.forward
     shorter = 512 / (TOKENS_PER_WORD * 5000) * cut.forward / whole.forward
     assert cut.seconds - OVERHEAD_S == pytest.approx(shorter * (whole.seconds - OVERHEAD_S), rel=0.01)
+
+
+IMAGES = {"device": "cpu", "parameters": 1000, "input_shape": [3, 224, 224], "forward_s": 0.1, "backward_s": 0.3}
+COUNTED = IMAGES | {"forward_bytes": 6e6, "attack_bytes": 21e6}
+IMAGE_BYTES = 4 * 3 * 224 * 224
+
+
+def _memory(body: dict[str, Any], batch_size: int, facts: dict[str, Any] = COUNTED, samples: int = 500) -> int | None:
+    params = family(body["kind"]).params.model_validate(body)
+    return cost_of(params, samples, {}, facts, batch_size=batch_size).memory_bytes
+
+
+def test_the_memory_of_an_attack_is_that_of_its_batch() -> None:
+    span = {"kind": "uncertainty_span", "epsilon": 0.03}
+    told = _memory(span, 64)
+    assert told == 4000 + AROUND_BYTES + int(64 * (1.7 * 21e6 + 10 * IMAGE_BYTES))
+    assert _memory(span, 64, samples=5) == _memory(span, 5)
+    # On a GPU it was measured, and its allocator keeps nothing else of it.
+    on_gpu = COUNTED | {"device": "NVIDIA H200", "memory_bytes_per_example": 30_000_000}
+    assert _memory(span, 64, on_gpu) == 4000 + AROUND_BYTES + 64 * (30_000_000 + 10 * IMAGE_BYTES)
+
+
+def test_the_memory_of_a_certificate_is_that_of_noisy_copies_whatever_the_batch() -> None:
+    certified = {"kind": "certified_calibration"}
+    assert _memory(certified, 1) == _memory(certified, 100)
+    assert _memory(certified, 1) == 4000 + AROUND_BYTES + int(100 * (1.7 * 6e6 + 2 * IMAGE_BYTES))
+    attacked = certified | {"ace_attacks": ["ace_lower_true"]}
+    assert _memory(attacked, 1) == _memory(certified, 1)
+    assert _memory(attacked, 100) == _memory({"kind": "uncertainty_span", "epsilon": 0.03}, 100)
+
+
+def test_memory_is_not_told_where_nothing_was_counted_or_networks_are_trained() -> None:
+    assert _memory({"kind": "uncertainty_span", "epsilon": 0.03}, 64, IMAGES) is None
+    assert _memory({"kind": "transductive_attack", "defences": [{"name": "tent", "preset": "small"}]}, 64) is None
+    texts = cost_of(TemperatureAttackParams.model_validate(ATTACK_ALONE), 10, {}, FACTS, batch_size=64)
+    assert texts.memory_bytes is None

@@ -10,7 +10,8 @@ from sqlalchemy import select
 from app.web.pagination import MAX_LIMIT, MAX_PAGE_BYTES
 from app.web.services import Services
 from seatrial.contracts.datasets import DatasetFactsSummary, DatasetRead, DatasetSummary
-from seatrial.contracts.models import ModelFactsSummary, ModelRead, ModelSummary
+from seatrial.contracts.model_facts import ModelFactsSummary
+from seatrial.contracts.models import ModelRead, ModelSummary
 from seatrial.store.ids import new_id
 from seatrial.store.tables import (
     AuditRow,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seatrial.families.shared.smoothing import NOISY_COPIES
 from seatrial.statistics.arrays import Ints
 from workers.certification.class_scores import ClassScores
 from workers.certification.confidence import LEVELS
@@ -17,12 +18,6 @@ from workers.models.memory import is_out_of_memory, run_with_oom_split
 
 Indices = Sequence[int] | Ints
 
-BATCH_SIZE = {"cpu": 100, "cuda": 1000}
-"""Noisy copies in a forward pass, at most; all are of one image.
-
-Measured on one CPU thread, microseconds a copy at 25, 50, 100, 200, 500 rows: a CNN of 2 convolutions at 1x28x28
-20, 17, 15, 16, 16; a ResNet-20 at 3x32x32, channels last, 917, 1046, 1000, 1014, 1338. Not measured on a GPU.
-"""
 UNITS = 2**28
 """Scores are rounded to multiples of 1 / UNITS, 1/16 of float32's step below 1, so that their sum is exact.
 
@@ -79,7 +74,7 @@ class Smoother:
 
     Guarantee: an image's numbers depend on nothing but itself, its noise, the kind of device and at which draws it was
     extended; not on the images beside it, nor on which of them are still being drawn for. Extensions that end at
-    multiples of BATCH_SIZE give the same bits as one; others may differ in the last bits of a score, because the size
+    multiples of NOISY_COPIES give the same bits as one; others may differ in the last bits of a score, because the size
     of a batch picks the kernels. It fails where memory runs out: passes are then halved, and stay so, and what is
     computed after that may differ in last bits too.
 
@@ -242,7 +237,7 @@ class Smoother:
         kind = "cpu" if images.device.type == "cpu" else "cuda"
         length = min(noise.block, stop - start)
         together = min(max(1, COUNTED_VALUES // (length * self._width)), len(positions))
-        steps, pass_size = to_grid(images), min(BATCH_SIZE[kind], length)
+        steps, pass_size = to_grid(images), min(NOISY_COPIES[kind], length)
         if kind == "cpu":
             _keep_freed_memory()
         layout = self._memory_format(images)
@@ -253,7 +248,7 @@ class Smoother:
             for group in range(0, len(positions), together):
                 members = positions[group : group + together]
                 for slot, position in enumerate(members):
-                    for low, high in _cut(first, last, BATCH_SIZE[kind]):
+                    for low, high in _cut(first, last, NOISY_COPIES[kind]):
                         self._check_cancelled()
                         drawn = noise.draws(low, high, example_ids[position])
                         self._add(steps[position], drawn, noisy[: high - low])

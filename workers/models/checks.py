@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.contracts.estimates import Flag
-from seatrial.contracts.models import ModelFacts, ModelManifest
+from seatrial.contracts.model_facts import ModelFacts
+from seatrial.contracts.models import ModelManifest
 from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
+from workers.models.footprint import attack_bytes, forward_bytes, graph_bytes
 from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
 from workers.models.table_classifier import TableClassifier
-from workers.models.timing import graph_bytes, measure
+from workers.models.timing import measure
 from workers.models.validating import (
     ERRORED,
     PreflightReport,
@@ -96,6 +98,8 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         flags = [*repeat_flags(first, second), *probability_flags(first)]
         forward_s, backward_s, memory = measure(classifier, images, most=fitting)
         kept = graph_bytes(classifier.module, lambda: classifier.logits(images))
+        attacked = attack_bytes(classifier.module, classifier.logits, images)
+        held = forward_bytes(classifier.module, lambda: classifier.logits(images))
     except (RuntimeError, IndexError, MemoryError) as error:
         raise _failure(error, (count, *classifier.input_shape), words) from error
     facts = ModelFacts(
@@ -107,6 +111,8 @@ def check_target(classifier: ImageClassifier, manifest: ModelManifest) -> Target
         backward_s=backward_s,
         memory_bytes_per_example=memory,
         training_bytes=[kept / count] if kept else None,
+        attack_bytes=attacked / count,
+        forward_bytes=held / count,
     )
     return TargetReport(facts, flags)
 

@@ -11,8 +11,8 @@ from seatrial.contracts.models import ModelManifest
 from workers.data import Text
 from workers.models import Answer
 from workers.models.fixed_batches import PREFERRED_TEXTS, Pieces
+from workers.models.footprint import graph_bytes, quadratic
 from workers.models.hf_folders import class_names, load_config, refusing
-from workers.models.timing import graph_bytes, quadratic
 from workers.models.tokenizing import (
     UNREADABLE,
     FrozenModel,

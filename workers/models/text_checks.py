@@ -11,7 +11,8 @@ from torch import Tensor
 from seatrial.contracts.endpoints import ServedArchitecture
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.generative import GenerativeArchitecture
-from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelFacts, ModelManifest, Task
+from seatrial.contracts.model_facts import ModelFacts
+from seatrial.contracts.models import MULTI_LABEL, TAGGING, ModelManifest, Task
 from workers.data import Text
 from workers.errors import TargetError, WorkError, log_fault
 from workers.models import Answer, TextClassifier, UnansweredError

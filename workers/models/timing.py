@@ -1,10 +1,10 @@
-"""How long and how much memory a model takes per example: what estimates rest on."""
+"""How long a model takes per example, and on a GPU how much memory: what estimates rest on."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workers.models.image_classifier import ImageClassifier
 
@@ -47,56 +47,6 @@ def measure(classifier: ImageClassifier, images: Tensor, *, most: int) -> tuple[
         shortest(backward, classifier.device) / size,
         memory,
     )
-
-
-def graph_bytes(module: nn.Module, run: Callable[[], object]) -> int:
-    """Return the bytes that a forward pass in train mode keeps for the backward pass; weights and buffers are left out.
-
-    Memory that several tensors share counts once. The module is left as it was: frozen, its buffers and the modes of
-    its parts, and so is torch's generator.
-    """
-    parameters = [each for each in module.parameters() if each.is_floating_point()]
-    own = {each.untyped_storage().data_ptr() for each in (*parameters, *module.buffers())}
-    buffers = [(each, each.detach().clone()) for each in module.buffers()]
-    modes = [(each, each.training) for each in module.modules()]
-    kept: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        # Detached: a result that its own node keeps would never be freed.
-        return tensor.detach()
-
-    frozen = [each for each in parameters if not each.requires_grad]
-    try:
-        module.train()
-        for each in frozen:
-            each.requires_grad_(True)
-        with torch.random.fork_rng(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            result = run()
-        del result
-    finally:
-        for each in frozen:
-            each.requires_grad_(False)
-        for part, mode in modes:
-            part.training = mode
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
-    return sum(size for place, size in kept.items() if place not in own)
-
-
-def quadratic(values: Mapping[int, float]) -> tuple[float, float]:
-    """Return a and b >= 0 of a n + b n^2 through one value, or the two that lie furthest apart.
-
-    >>> quadratic({2: 10.0, 4: 28.0}), quadratic({5: 10.0})
-    ((3.0, 1.0), (2.0, 0.0))
-    """
-    least, most = min(values), max(values)
-    slope = values[most] / most
-    if least == most or (bend := (slope - values[least] / least) / (most - least)) < 0:
-        return slope, 0.0
-    return slope - bend * most, bend
 
 
 def shortest(run: Callable[[], object], device: torch.device) -> float:

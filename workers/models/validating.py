@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.contracts.estimates import Estimate, Flag
-from seatrial.contracts.models import ModelFacts
+from seatrial.contracts.model_facts import ModelFacts
 from seatrial.ingest.class_names import moved
 from seatrial.statistics.exact import clopper_pearson
 from workers.errors import PreflightError, TargetError

@@ -215,7 +215,12 @@ def _estimate(job: CheckJob) -> float | None:
     sizes = {name: int(row.facts["examples"]) for name, row in job.datasets.items() if name != SAMPLE}
     facts = job.datasets[SAMPLE].facts
     samples = min(job.audit.samples, int(facts["examples"]))
-    lengths = {name: facts.get(name) for name in ("mean_words", "word_means")}
     model = job.by_name["model"]
     by_gradients = gives_gradients(model.format, model.task)
-    return cost_of(job.params, samples, sizes, model.facts, has_gradients=by_gradients, **lengths).seconds
+    cost = cost_of(
+        *(job.params, samples, sizes, model.facts),
+        mean_words=facts.get("mean_words"),
+        word_means=facts.get("word_means"),
+        has_gradients=by_gradients,
+    )
+    return cost.seconds

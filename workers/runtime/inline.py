@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from seatrial.contracts.estimates import Flag, Looks, Result
-from seatrial.contracts.models import ARRAYS, PREDICTIONS, ModelFacts, ModelManifest
+from seatrial.contracts.model_facts import ModelFacts
+from seatrial.contracts.models import ARRAYS, PREDICTIONS, ModelManifest
 from seatrial.contracts.policies import Policy
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.registry import family as family_spec

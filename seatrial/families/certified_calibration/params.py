@@ -12,6 +12,7 @@ from seatrial.contracts.rules import all_different
 from seatrial.families.certified_calibration.uncertainty import UncertaintyParams
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST
+from seatrial.families.shared.smoothing import NOISY_COPIES
 
 AceAttack = Literal["ace_lower_true", "ace_raise_true", "ace_lower_predicted", "ace_raise_predicted"]
 """The (eta, omega)-ACE attacks: confidence in the true or the predicted class is lowered (eta = +1) or raised."""
@@ -197,6 +198,7 @@ class CertifiedCalibrationParams(FamilyParams):
             forward + robust.forward,
             gradients + robust.backward,
             slowdown=2.0 if self.noise == "independent" else 1.25,
+            together=NOISY_COPIES,
             compute_s=len(self.radii) * self._seconds_a_radius(samples) + self._seconds_of_classes(samples),
         )
 

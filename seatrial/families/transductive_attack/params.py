@@ -186,7 +186,7 @@ class TransductiveAttackParams(FamilyParams):
                     # It adapts anew at every pass.
                     games += (auto.forward + auto.backward) * adapting // samples
             backward += self.repeats * games
-        return Passes(forward, backward)
+        return Passes(forward, backward, together=None)
 
     def _adaptations(self, defence: str, rows: int) -> int:
         """Return how often a defence adapts in the games of one repeat, without AutoAttack's on itself."""

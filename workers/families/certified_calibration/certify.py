@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seatrial.contracts.passes import Part
 from seatrial.families.certified_calibration.params import BOUNDS, PROBES, CertifiedCalibrationParams, ConfidenceBound
+from seatrial.families.shared.smoothing import NOISY_COPIES
 from workers.attacks.parts import largest_part
 from workers.certification.anytime import Schedule, fixed_schedule, geometric_schedule
 from workers.certification.bernoulli import ABSTAIN, abstains, certified_radius, predict, probability_needed
@@ -17,7 +18,7 @@ from workers.certification.confidence import Bounds, cdf_bounds, dkw_bounds, sla
 from workers.certification.grid import rounding
 from workers.certification.noise import Noise
 from workers.certification.procedure import Evidence, gather_evidence
-from workers.certification.smoothing import BATCH_SIZE, Smoother
+from workers.certification.smoothing import Smoother
 from workers.families.certified_calibration.all_classes import columns_of, together
 from workers.families.certified_calibration.parts import outputs_of
 from workers.families.certified_calibration.records import PASSES, column_of
@@ -124,7 +125,7 @@ class Certifier:
         self.context.check_cancelled()
         if self._size:
             self._passes += 1
-            rows = BATCH_SIZE["cpu" if self.context.device.type == "cpu" else "cuda"]
+            rows = NOISY_COPIES["cpu" if self.context.device.type == "cpu" else "cuda"]
             expected = self._size * (ceil(self.params.n0 / rows) + ceil(self.params.n / rows))
             self.context.progress(self._certified + int(self._size * min(self._passes / expected, 1)))
 
