@@ -143,6 +143,7 @@ def preflight(
     manifest: ModelManifest,
     batch_size: int = 64,
     check_cancelled: Callable[[], None] = lambda: None,
+    ask: Callable[[Sequence[int], Tensor], Tensor] | None = None,
 ) -> PreflightReport:
     """Run the sample through the model once, its first batch twice, and refuse what cannot be audited.
 
@@ -153,6 +154,8 @@ def preflight(
         manifest: The model's, for the accuracy its owner states.
         batch_size: Examples per forward pass.
         check_cancelled: Called before every batch; may raise to cancel.
+        ask: Positions and images of a batch to logits, where others may have asked before; by default the model.
+            What repeats an answer is the model itself in any case.
 
     Raises:
         PreflightError: Image shape or range, label numbers or label order do not fit the model; outputs are not finite
@@ -172,11 +175,12 @@ def preflight(
     variety = _Variety()
     for start in range(0, len(chosen), batch_size):
         check_cancelled()
-        images = dataset.images(chosen[start : start + batch_size])
+        batch = chosen[start : start + batch_size]
+        images = dataset.images(batch)
         _check_images(images, classifier)
         images = images.to(classifier.device)
         with torch.no_grad():
-            logits = classifier.logits(images)
+            logits = classifier.logits(images) if ask is None else ask(batch, images)
             finite = torch.isfinite(logits).all(1)
             if start == 0 and finite.any():
                 flags += repeat_flags(logits[finite], classifier.logits(images)[finite])

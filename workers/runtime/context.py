@@ -176,6 +176,25 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         """Return what several shards of this check need alike; see :class:`workers.families.contexts.ImageContext`."""
         return self._resources.shared.get(self._job.check_id, (self._job.model.digest, purpose), make)
 
+    def clean_logits(self, example_ids: Sequence[int], images: torch.Tensor) -> torch.Tensor:
+        """Return the logits (batch, classes) of images as they are: computed by the first check of an audit that asks.
+
+        Args:
+            example_ids: Their ids; the same ones in one batch, as a batch's size may show in last bits.
+            images: (batch, channels, height, width), on the model's device.
+        """
+        rows = [(row.digest, str(row.manifest)) for row in (self._job.model, self._job.source)]
+        made: list[torch.Tensor] = []
+
+        def make() -> dict[str, torch.Tensor]:
+            with torch.no_grad():
+                made.append(self.classifier.logits(images))
+            return {"logits": made[0]}
+
+        logits = self._resources.clean.get(self._job.audit_id, (*rows, tuple(example_ids)), make)["logits"]
+        # What was not answered then, as an endpoint was away, may be now.
+        return logits if made or bool(logits.isfinite().all()) else make()["logits"]
+
     def check_cancelled(self) -> None:
         """Stop here if there is a reason to."""
         self._holder.check_cancelled()

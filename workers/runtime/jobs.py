@@ -51,6 +51,7 @@ class ShardJob:
 
     shard_id: str
     check_id: str
+    audit_id: str
     kind: str
     params: FamilyParams
     shard: Shard

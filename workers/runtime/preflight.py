@@ -92,6 +92,7 @@ def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _L
         manifest=manifest,
         batch_size=job.batch_size,
         check_cancelled=context.check_cancelled,
+        ask=context.clean_logits,
     )
     target = TargetInfo(
         classifier.classes,

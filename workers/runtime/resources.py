@@ -14,7 +14,7 @@ from seatrial.contracts.endpoints import EndpointArchitecture, ServedArchitectur
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.predictions.answers import Answers
 from seatrial.ingest.predictions.truths import Truths
-from seatrial.store.settings import Settings
+from seatrial.store.settings import MIB, Settings
 from seatrial.store.tables import DatasetRow, ModelRow
 from workers.attacks.text.scoring import ScoringService
 from workers.data import ImageDataset, TaggedDataset, TextDataset
@@ -37,6 +37,9 @@ from workers.runtime.jobs import parse_manifest
 from workers.runtime.shared_work import SharedWork
 
 T = TypeVar("T")
+
+_CLEAN_BYTES = 64 * MIB
+"""Room for the logits of clean images that the checks of an audit share: 16,000 images of 1,000 classes."""
 
 _KEPT = 2
 """Models and datasets kept: the audited one and the one it is compared with. More would hold GPU memory for nothing."""
@@ -75,6 +78,7 @@ class Resources:
         self.autocast = torch.bfloat16 if settings.autocast == "bfloat16" else None
         self.settings = settings
         self.shared = SharedWork(settings.shared_work_bytes)
+        self.clean = SharedWork(_CLEAN_BYTES)
         self._models: _Recent[ImageClassifier] = _Recent(_let_go)
         self._datasets: _Recent[ImageDataset] = _Recent()
         self._tables: _Recent[TableRows] = _Recent()

@@ -153,6 +153,7 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
         return ShardJob(
             shard_id=shard.id,
             check_id=check.id,
+            audit_id=audit.id,
             kind=check.kind,
             params=params,
             shard=Shard(shard.stage, shard.start, shard.stop),

@@ -1,4 +1,4 @@
-"""What shards of one check would each make alike: made by the first of a process, and kept for the others."""
+"""What shards of a check, or checks of an audit, would each make alike: made once in a process, and kept for others."""
 
 from collections.abc import Callable, Hashable
 
@@ -8,7 +8,7 @@ Tensors = dict[str, Tensor]
 
 
 class SharedWork:
-    """Tensors of one check, as many as there is room for.
+    """Tensors of one owner, a check or an audit, as many as there is room for.
 
     Args:
         most_bytes: Room; what does not fit is made again by whoever needs it.
@@ -16,20 +16,20 @@ class SharedWork:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
-        self._check_id: str | None = None
+        self._owner: str | None = None
         self._kept: dict[Hashable, Tensors] = {}
         self._bytes = 0
 
-    def get(self, check_id: str, key: Hashable, make: Callable[[], Tensors]) -> Tensors:
-        """Return what is kept under a key of a check, or what ``make`` returns; what it raises is let through.
+    def get(self, owner: str, key: Hashable, make: Callable[[], Tensors]) -> Tensors:
+        """Return what is kept under a key of an owner, or what ``make`` returns; what it raises is let through.
 
         Args:
-            check_id: Whose it is. Another check's is forgotten: its shards come together.
+            owner: Whose it is. Another's is forgotten: what belongs together is run together.
             key: What it is.
             make: Called if it is not kept.
         """
-        if check_id != self._check_id:
-            self._check_id, self._kept, self._bytes = check_id, {}, 0
+        if owner != self._owner:
+            self._owner, self._kept, self._bytes = owner, {}, 0
         if key in self._kept:
             return self._kept[key]
         made = make()
