@@ -90,7 +90,8 @@ class AuditParts:
 
     audit: AnyRow
     checks: Sequence[AnyRow]
-    stages: dict[str, list[str]]
+    stages: dict[str, dict[str, int]]
+    """Examples of each stage a check has begun, in order."""
     work: dict[str, StageWork]
     asked: dict[str, tuple[int, int]]
     """Queries and forward passes of each check that has asked a text model."""
@@ -111,7 +112,7 @@ _OWN = (AuditRow.id == _OF_AUDIT, AuditRow.project_id == bindparam("project_id")
 _FIND_AUDIT = _with_names(select(*_AUDIT)).where(*_OWN)
 _FIND_CHECKS = select(*_CHECK).where(CheckRow.audit_id == _OF_AUDIT).order_by(CheckRow.ordinal)
 _FIND_STAGES = (
-    select(StageRow.check_id, StageRow.name)
+    select(StageRow.check_id, StageRow.name, StageRow.examples)
     .join(CheckRow, CheckRow.id == StageRow.check_id)
     .where(CheckRow.audit_id == _OF_AUDIT)
     .order_by(StageRow.ordinal)
@@ -161,9 +162,9 @@ def find_parts(session: Session, project_id: str, audit_id: str) -> AuditParts |
     checks = session.execute(_FIND_CHECKS, of_audit).all()
     if all(check.stage is None for check in checks):
         return AuditParts(audit, checks, {}, {}, {})
-    stages: dict[str, list[str]] = {}
-    for check_id, name in session.execute(_FIND_STAGES, of_audit):
-        stages.setdefault(check_id, []).append(name)
+    stages: dict[str, dict[str, int]] = {}
+    for check_id, name, number in session.execute(_FIND_STAGES, of_audit):
+        stages.setdefault(check_id, {})[name] = number
     asked = {}
     specs = [find_family(check.kind) for check in checks]
     # What is counted are texts, and what an endpoint is sent.

@@ -193,7 +193,8 @@ class AuditProgress(Read):
 
     share: float | None = Field(
         default=None,
-        description="Share of its time that has passed, 0 to 1, as far as the seconds left are known; null until then.",
+        description="Share of its work that is done, 0 to 1: work that may turn out not to be needed counts until that "
+        "is known, so the share does not fall. Null where nothing is known yet.",
     )
     remaining_s: float | None = Field(
         default=None, description="Estimated seconds until its last check ends; 0 when ended, null when unknown."

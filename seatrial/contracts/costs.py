@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+BACKWARD = 3.0
+"""Forward passes a forward and backward pass takes the time of."""
+
 
 class Passes(NamedTuple):
     """Upper bounds on the work of one check.
@@ -25,32 +28,15 @@ class Passes(NamedTuple):
     compute_s: float = 0.0
     together: Mapping[str, int] | None = MappingProxyType({})
 
+    @property
+    def in_forward(self) -> float:
+        """Forward passes that take as long.
 
-class StageShares(NamedTuple):
-    """Where a stage stands in its check, in forward passes.
-
-    Attributes:
-        before: Cost of the stages before.
-        here: Cost of the stage itself.
-        after: Cost of those that follow, at most.
-    """
-
-    before: float
-    here: float
-    after: float
+        >>> Passes(10, 2).in_forward
+        16.0
+        """
+        return self.forward + BACKWARD * self.backward
 
 
-def place_of(stage: str, costs: Mapping[str, float]) -> StageShares | None:
-    """Return where a stage stands among those of its check; None where it is none of them.
-
-    Args:
-        stage: Its name.
-        costs: What each costs, in the order in which they are run.
-
-    >>> place_of("b", {"a": 2.0, "b": 3.0, "c": 4.0}), place_of("z", {"a": 2.0})
-    (StageShares(before=2.0, here=3.0, after=4.0), None)
-    """
-    if stage not in costs:
-        return None
-    each, number = list(costs.values()), list(costs).index(stage)
-    return StageShares(sum(each[:number]), each[number], sum(each[number + 1 :]))
+class OnDemand(float):
+    """Forward passes of a stage that is run only where what was measured calls for it, which is seldom."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seatrial.contracts.base import Request
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.costs import Passes, StageShares
+from seatrial.contracts.costs import Passes
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.plugins import Plugin
 from seatrial.contracts.stopping import Stopping
@@ -345,8 +345,8 @@ class FamilySpec:
         unset: What parameters that are not given stand for, in words.
         starting: What stands in a form where parameters have no default.
         stopping: Whether its checks can stop when they are decided.
-        stage_shares: (parameters as stored, stage, examples audited) to where in a check the stage stands, None where
-            it is not known.
+        stage_costs: (parameters as stored, examples audited) to the forward passes of every stage there may be, in the
+            order they run, :class:`OnDemand` where few checks run one; without it nothing tells how work is shared.
         unlike_hardware: Largest difference between numbers of one check, records included, that processors or GPUs of
             other types than those that measured it make; a replay there allows it unless it is told otherwise.
         attacked: Parameters as stored, with what was done where one was not there yet, to how a check attacks its
@@ -374,7 +374,7 @@ class FamilySpec:
     unset: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Any] = field(default_factory=dict)
     stopping: Stopping = field(default_factory=Stopping)
-    stage_shares: Callable[[Mapping[str, Any], str, int], StageShares | None] | None = None
+    stage_costs: Callable[[Mapping[str, Any], int], Mapping[str, float]] | None = None
     unlike_hardware: float = 0.0
     attacked: Callable[[Mapping[str, Any]], str] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)

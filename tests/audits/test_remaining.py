@@ -8,17 +8,19 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from app.audits.reading import Reached, overall, remaining_s
+from app.audits.progress import Course, Reached, course_of, overall, remaining_s, share_of
 from app.audits.repository import RunningShard, StageWork
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
-from seatrial.contracts.costs import Passes, StageShares
 from seatrial.contracts.states import RunState
 from seatrial.families.certified_calibration import stage_costs as certified_calibration
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
+from seatrial.families.low_level_attack import params as low_level_attack
+from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.families.temperature_attack import params as temperature_attack
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.transductive_attack import params as transductive_attack
+from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from seatrial.families.uncertainty_span import stage_costs as uncertainty_span
 from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -37,6 +39,7 @@ from tests.audits.acting import (
 )
 from tests.uploads import submission
 from workers.families.certified_calibration.family import FAMILY as CERTIFIED
+from workers.families.transductive_attack.family import FAMILY as TRANSDUCTIVE
 
 
 def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
@@ -63,7 +66,7 @@ def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() ->
     now = datetime(2026, 11, 21, tzinfo=UTC)
 
     def left(before: float, work: StageWork) -> float | None:
-        return remaining_s("running", "attack_b", 30.0, work, StageShares(before, 3, 6), now=now)
+        return remaining_s("running", "attack_b", 30.0, work, Course(before, before, 3, 6), now=now)
 
     # 4 of 7.5 passes an example took 40 s and half of a stage of 3 the 15 s after it.
     assert left(4, StageWork(done=50, total=100, worked=50, seconds=15.0, earlier_s=40.0)) == 75.0
@@ -76,12 +79,17 @@ def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() ->
 def test_what_is_left_counts_all_looks_and_does_not_grow_when_another_begins() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     # Two stages of 1 and 3 s an example, looked at after 30, 60 and 100 examples.
+    costs = {"a": 1.0, "b": 3.0}
     ended = StageWork(done=30, total=30, worked=30, seconds=90.0, earlier_s=30.0)
-    first = Reached(now=0.3, before=0.0, stage=0.3)
-    assert remaining_s("running", "b", None, ended, StageShares(1, 3, 0), first, now=now) == pytest.approx(280.0)
+    first = Reached(now=0.3, before=0.0, here=0.3, stages={"a": 0.3, "b": 0.3})
+    course = course_of(costs, "b", ["a", "b"], first)
+    assert remaining_s("running", "b", None, ended, course, first, now=now) == pytest.approx(280.0)
+    assert share_of("running", "b", None, ended, course, first) == pytest.approx(0.3)
     begun = StageWork(done=30, total=60, worked=30, seconds=30.0, earlier_s=90.0)
-    second = Reached(now=0.6, before=0.3, stage=0.6)
-    assert remaining_s("running", "a", None, begun, StageShares(0, 1, 3), second, now=now) == pytest.approx(280.0)
+    second = Reached(now=0.6, before=0.3, here=0.6, stages={"a": 0.6, "b": 0.3})
+    course = course_of(costs, "a", ["a", "b"], second)
+    assert remaining_s("running", "a", None, begun, course, second, now=now) == pytest.approx(280.0)
+    assert share_of("running", "a", None, begun, course, second) == pytest.approx(0.3)
     # And where nothing is known of stages, at the speed so far.
     alone = StageWork(done=30, total=30, worked=30, seconds=30.0)
     assert remaining_s("running", "a", 100.0, alone, None, first, now=now) == pytest.approx(70.0)
@@ -117,14 +125,14 @@ def test_the_time_since_the_last_sign_of_life_does_not_slow_the_pace() -> None:
     # Claimed by another clock, and not heard of since.
     fresh = RunningShard(now, (now + timedelta(seconds=55)).timestamp())
 
-    def left(shard: RunningShard, shares: StageShares | None = None, lease_s: float | None = 60.0) -> float | None:
+    def left(shard: RunningShard, course: Course | None = None, lease_s: float | None = 60.0) -> float | None:
         work = StageWork(done=20, total=40, worked=20, running=[shard])
         return remaining_s(
-            "running", "attack", 30.0 if shard == fresh else None, work, shares, now=now, lease_s=lease_s
+            "running", "attack", 30.0 if shard == fresh else None, work, course, now=now, lease_s=lease_s
         )
 
     assert left(lost) == 10.0
-    assert left(lost, StageShares(0, 1, 0)) == 10.0
+    assert left(lost, Course(0, 0, 1, 0)) == 10.0
     assert left(lost, lease_s=None) == left(busy) == 50.0
     assert left(fresh) == 30.0
 
@@ -152,43 +160,42 @@ def test_what_remains_of_an_audit_whose_worker_is_gone_stays_what_it_was(
     assert told["remaining_s"] == pytest.approx(44.0, abs=9.0)
 
 
-def test_every_stage_of_an_audit_of_noise_begins_where_the_one_before_ended() -> None:
+def test_every_stage_of_an_audit_of_noise_is_counted() -> None:
     params = LowLevelAttackParams(kind="low_level_attack", levels=[0.2, 0.5], draws=3, combined=True)
-    stages = ["clean", *(f"attack_{attacker}" for attacker in params.runs("text-classification"))]
-    _follow_each_other(
-        [stage_shares(params.model_dump(mode="json"), stage, 7) for stage in stages], params.passes(7, {})
-    )
-    assert stage_shares(params.model_dump(mode="json"), "preflight", 7) is None
+    costs = low_level_attack.stage_costs(params.model_dump(mode="json"), 7)
+    assert list(costs) == ["clean", *(f"attack_{attacker}" for attacker in params.runs("text-classification"))]
+    assert sum(costs.values()) == params.passes(7, {}).forward
 
 
-def test_every_stage_of_an_attack_on_texts_begins_where_the_one_before_ended() -> None:
+def test_every_stage_of_an_attack_on_texts_is_counted() -> None:
     params = TemperatureAttackParams(kind="temperature_attack", recipes=["deepwordbug", "pruthi"])
-    stages = ["probe", "validation", "search_1", "attack_deepwordbug", "attack_pruthi", "closing"]
-    stored = params.model_dump(mode="json")
-    shares = [temperature_attack.stage_shares(stored, stage, 300) for stage in stages]
-    _follow_each_other(shares, params.passes(300, {}))
+    costs = temperature_attack.stage_costs(params.model_dump(mode="json"), 300)
+    searched = [f"search_{number + 1}" for number in range(params.temperature_evaluations)]
+    assert list(costs) == ["probe", "validation", *searched, "attack_deepwordbug", "attack_pruthi", "closing"]
+    assert sum(costs.values()) == pytest.approx(params.passes(300, {}).forward, abs=1)
+    # Half of 20 temperatures, twice four, and two.
+    whole = sum(costs[name] for name in searched)
+    assert [round(costs[name] / whole, 3) for name in searched[:5]] == [0.5, 0.2, 0.2, 0.1, 0.0]
 
 
-def test_every_stage_of_an_attack_on_images_begins_where_the_one_before_ended() -> None:
+def test_every_stage_of_an_attack_on_images_is_counted() -> None:
     stored = {"kind": "uncertainty_span", "effort": "standard", "attacks": ["ace"]}
     stored = UncertaintySpanParams.model_validate(stored).model_dump(mode="json")
-    stages = ["attack", "growth", "surrogate", *STAGES, "crossing", "transformed", "ace", "pictures"]
-    shares = [uncertainty_span.stage_shares(stored, stage, 300) for stage in stages]
-    _follow_each_other(shares)
-    tempered = uncertainty_span.stage_shares(stored, "tempered", 300)
-    assert tempered is not None
-    assert tempered.here > 0
+    costs = uncertainty_span.stage_costs(stored, 300)
+    stages = ["attack", "growth", "surrogate", *STAGES, "crossing", "transformed", "tempered", "ace", "pictures"]
+    assert list(costs) == stages
+    assert min(costs.values()) > 0
 
 
 def test_robust_accuracy_and_outliers_have_their_places_before_the_pictures() -> None:
     asked = {"outliers": {"dataset": "dat_1"}, "robust_accuracy": {"steps": 10, "survivors": 30}}
     params = UncertaintySpanParams.model_validate({"kind": "uncertainty_span", "effort": "quick", **asked})
-    stages = ["attack", "growth", "outliers", "robust_accuracy_first", "robust_accuracy", "pictures"]
-    _follow_each_other([uncertainty_span.stage_shares(params.model_dump(mode="json"), one, 300) for one in stages])
+    stages = ["attack", "growth", "tempered", "outliers", "robust_accuracy_first", "robust_accuracy", "pictures"]
+    assert list(uncertainty_span.stage_costs(params.model_dump(mode="json"), 300)) == stages
 
 
 @pytest.mark.parametrize("robust", [None, {"steps": 10}, {"steps": 10, "survivors": 30}], ids=["none", "one", "two"])
-def test_every_stage_of_a_certification_begins_where_the_one_before_ended(robust: dict[str, int] | None) -> None:
+def test_every_stage_of_a_certification_is_counted(robust: dict[str, int] | None) -> None:
     params = CertifiedCalibrationParams.model_validate(
         {
             "kind": "certified_calibration",
@@ -202,21 +209,60 @@ def test_every_stage_of_a_certification_begins_where_the_one_before_ended(robust
     while (stage := CERTIFIED.next_stage(params, done)) is not None:
         stages.append(stage.name)
         done[stage.name] = pa.table({"standing": [True] * 40})
-    stored = params.model_dump(mode="json")
-    _follow_each_other([certified_calibration.stage_shares(stored, stage, 300) for stage in stages])
+    assert list(certified_calibration.stage_costs(params.model_dump(mode="json"), 300)) == stages
 
 
-def _follow_each_other(shares: list[StageShares | None], whole: Passes | None = None) -> None:
-    reached = 0.0
-    for share in shares:
-        assert share is not None
-        assert share.before == pytest.approx(reached)
-        assert share.here > 0
-        reached += share.here
-        if whole is not None:
-            assert reached + share.after == pytest.approx(whole.forward, abs=1)
-    assert shares[-1] is not None
-    assert shares[-1].after == 0
+def test_every_game_of_a_defence_is_counted() -> None:
+    defences = [{"name": "tent"}, {"name": "tadv"}]
+    params = TransductiveAttackParams.model_validate(
+        {"kind": "transductive_attack", "defences": defences, "repeats": 2, "training_dataset": "dat_1"}
+    )
+    stages, done = list[str](), dict[str, Any]()
+    while (stage := TRANSDUCTIVE.next_stage(params, done)) is not None:
+        stages.append(stage.name)
+        done[stage.name] = None
+    costs = transductive_attack.stage_costs(params.model_dump(mode="json"), 300)
+    assert [name for name in costs if name in done] == stages
+    # Those left out are known not to be played when the next one begins.
+    assert {name.split(".")[1] for name in set(costs) - set(done)} <= {"defence_autoattack"}
+    whole = params.passes(300, {"training_dataset": transductive_attack.ASSUMED_TRAINING})
+    assert sum(costs.values()) == pytest.approx(whole.in_forward)
+
+
+def test_the_share_of_an_audit_never_falls_whether_a_stage_is_needed_or_not() -> None:
+    params = UncertaintySpanParams.model_validate({"kind": "uncertainty_span", "attacks": ["ace"]})
+    costs = uncertainty_span.stage_costs(params.model_dump(mode="json"), 100)
+    for left_out in ({"tempered"}, set[str]()):
+        told, begun = [0.0], list[str]()
+        for stage in (name for name in costs if name not in left_out):
+            begun.append(stage)
+            for done in (0, 40, 100):
+                work = StageWork(done=done, total=100, worked=done, seconds=1.0)
+                share = share_of("running", stage, 9.0, work, course_of(costs, stage, begun))
+                assert share is not None
+                told.append(share)
+        assert told == sorted(told)
+        assert told[-1] == pytest.approx(1.0)
+
+
+def test_the_share_of_an_audit_that_is_looked_at_never_falls() -> None:
+    # One stage is fitted on all there is, one is called for from the second look on, and one closes the last.
+    costs, sizes = {"attack": 4.0, "fitted": 2.0, "called": 3.0, "after": 1.0, "closing": 1.0}, (30, 60, 100)
+    told, begun, at = [0.0], list[str](), dict[str, float]()
+    for look, size in enumerate(sizes):
+        of_look = ["attack", *(["called"] if look else ["fitted"]), "after", *(["closing"] if size == 100 else [])]
+        for stage in of_look:
+            begun, most = [*dict.fromkeys([*begun, stage])], 100 if stage == "fitted" else size
+            at[stage] = most / 100
+            before = sizes[look - 1] / 100 if look else 0.0
+            reached = Reached(now=size / 100, before=before, here=at[stage], stages=dict(at))
+            for done in (0 if stage not in of_look or not look else round(before * 100), most):
+                work = StageWork(done=min(done, most), total=most, worked=0)
+                share = share_of("running", stage, None, work, course_of(costs, stage, begun, reached), reached)
+                assert share is not None
+                told.append(share)
+    assert told == pytest.approx(sorted(told))
+    assert told[-1] == pytest.approx(1.0)
 
 
 def test_what_earlier_stages_took_tells_how_long_later_ones_take(
@@ -252,19 +298,33 @@ def test_the_whole_audit_is_as_far_as_its_checks_together(
         assert claimed is not None
         lifecycle.close_shard(session, *claimed, RunState.SUCCEEDED, done=10, seconds=10.0)
     told = client.get(f"/v1/audits/{audit}").json()
-    left = told["checks"][0]["progress"]["remaining_s"]
-    progress = told["progress"]
-    assert (progress["share"], progress["remaining_s"]) == (round(10 / (10 + left), 4), left)
+    assert told["progress"]["remaining_s"] == told["checks"][0]["progress"]["remaining_s"]
     # Half of its first stage.
-    assert 0.1 < told["progress"]["share"] < 0.3
+    assert 0.05 < told["progress"]["share"] < 0.3
     client.post(f"/v1/audits/{audit}/cancel")
     over = dict.fromkeys(("remaining_s", "remaining_low_s", "remaining_high_s"), 0.0)
     assert client.get(f"/v1/audits/{audit}").json()["progress"] == {"share": 1.0, **over}
 
 
+def test_checks_weigh_what_they_were_estimated_to_take() -> None:
+    assert overall([1.0, 0.0, 0.5], [10.0, 20.0, 10.0]) == 0.375
+    # Reused, it took nothing.
+    assert overall([1.0, 0.25], [0.0, 10.0]) == 0.25
+    assert overall([1.0, 0.5], [0.0, 0.0]) == 0.75
+    assert overall([1.0, 1.0], [None, 3.0]) == 1.0
+
+
 def test_one_check_of_which_nothing_is_known_leaves_the_whole_unknown() -> None:
-    assert overall(10.0, [5.0, None]) == {"share": None, "remaining_s": None}
-    assert overall(10.0, [5.0, 0.0, 25.0]) == {"share": 0.25, "remaining_s": 30.0}
+    assert overall([0.5, None], [10.0, 10.0]) is None
+    assert overall([0.5, 0.1], [10.0, None]) is None
+
+
+def test_of_a_family_that_does_not_say_what_stages_take_the_time_tells() -> None:
+    def share(estimated_s: float | None, spent_s: float, state: str = "running") -> float | None:
+        return share_of(state, "attack", estimated_s, StageWork(done=1, total=2), spent_s=spent_s)
+
+    assert (share(20.0, 5.0), share(20.0, 60.0), share(None, 5.0)) == (0.25, 0.99, None)
+    assert share(None, 5.0, "failed") == 1.0
 
 
 def test_a_range_follows_earlier_checks_and_then_the_first_batches(

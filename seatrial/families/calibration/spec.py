@@ -7,6 +7,7 @@ from seatrial.contracts.stopping import Stopping
 from seatrial.families.calibration.flags import FLAGS
 from seatrial.families.calibration.metrics import METRICS
 from seatrial.families.calibration.params import CalibrationParams
+from seatrial.families.calibration.records import STAGE
 
 SPEC = FamilySpec(
     kind="calibration",
@@ -25,6 +26,7 @@ SPEC = FamilySpec(
             qualifiers={"arm": (None,)},
         ),
     ),
+    stage_costs=lambda params, samples: {STAGE: samples},
     unlike_hardware=1e-9,
     audit_examples={
         "Do the probabilities in a table come true?": {"samples": 10_000, "checks": [{"kind": "calibration"}]},

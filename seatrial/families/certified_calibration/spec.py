@@ -11,7 +11,7 @@ from seatrial.contracts.stopping import Stopping
 from seatrial.families.certified_calibration.flags import FLAGS
 from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
-from seatrial.families.certified_calibration.stage_costs import stage_shares
+from seatrial.families.certified_calibration.stage_costs import stage_costs
 from seatrial.families.certified_calibration.uncertainty import concerned
 from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
@@ -92,7 +92,7 @@ SPEC = FamilySpec(
     ),
     misfits=misfits,
     canonical=canonical,
-    stage_shares=stage_shares,
+    stage_costs=stage_costs,
     attacked=attacked,
     unlike_hardware=1e-3,
 )

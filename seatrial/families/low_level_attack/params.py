@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Real
-from seatrial.contracts.costs import Passes, StageShares, place_of
+from seatrial.contracts.costs import Passes
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, Attacker, Noise, check_levels, in_a_list
 from seatrial.contracts.rules import all_different
@@ -110,18 +110,17 @@ class LowLevelAttackParams(Noise, FamilyParams):
         return Passes(forward=forward, backward=0, queries=forward, compute_s=compute)
 
 
-def stage_shares(params: Mapping[str, Any], stage: str, samples: int) -> StageShares | None:
-    """Return where a stage stands: the texts as they are come first, then every attacker takes as long as another.
+def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
+    """Return the forward passes of each stage: the texts as they are, then every attacker as many as another.
 
     Args:
         params: As stored with the check.
-        stage: Its name, ``clean`` or ``attack_<attacker>``; of any other nothing is known.
         samples: Examples audited.
 
-    >>> stage_shares({"attackers": ["visual", "phonetic"], "levels": [0.2, 0.5], "draws": 1}, "attack_phonetic", 10)
-    StageShares(before=10, here=20, after=20)
+    >>> stage_costs({"attackers": ["visual", "phonetic"], "levels": [0.2, 0.5], "draws": 1}, 10)
+    {'clean': 10, 'attack_phonetic': 20, 'attack_visual': 20}
     """
     asked = [name for name in ATTACKERS if params["attackers"] == "all" or name in params["attackers"]]
     stages = ["clean", *(f"attack_{name}" for name in (*asked, *([COMBINED] if params.get("combined") else [])))]
     each = len(params["levels"]) * params["draws"]
-    return place_of(stage, {name: samples * (each if number else 1) for number, name in enumerate(stages)})
+    return {name: samples * (each if number else 1) for number, name in enumerate(stages)}

@@ -10,7 +10,7 @@ from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.low_level_attack.flags import FLAGS
 from seatrial.families.low_level_attack.metrics import METRICS, OF_ALL_ATTACKERS
-from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_shares
+from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_costs
 from seatrial.reporting.words import enumerate_words, words
 
 _HEEDING_PHI = frozenset({"intrude", "visual", "segment"})
@@ -84,7 +84,7 @@ SPEC = FamilySpec(
     attacked=attacked,
     unlike_hardware=1e-3,
     unset={"phi": "not set (the level)", "selection": "not set (as the variant)"},
-    stage_shares=stage_shares,
+    stage_costs=stage_costs,
     audit_examples={
         "How well does a text model withstand spam-like noise and typos?": {
             "samples": 300,

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.contracts.base import Real
-from seatrial.contracts.costs import Passes, StageShares, place_of
+from seatrial.contracts.costs import Passes
 from seatrial.contracts.datasets import PairParts
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
@@ -50,6 +50,9 @@ FURTHER_EVALUATION = 0.05
 """The same for a further temperature of the adversarial temperature search (measured: 0.03)."""
 
 ASSUMED_WORDS = 25.0
+
+ROUND = 4
+"""Temperatures of each round of the search but the first."""
 
 PROBED = 64
 """Texts whose neighbours are asked before anything else, at most."""
@@ -256,15 +259,25 @@ class TemperatureAttackParams(FamilyParams):
         return most if self.query_budget is None else min(most, self.query_budget)
 
 
-def stage_shares(params: Mapping[str, Any], stage: str, samples: int) -> StageShares | None:
-    """Return where a stage stands, in forward passes; each round of the temperature search stands for all of it.
+def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
+    """Return the forward passes of each stage there may be, in the order in which they are run.
+
+    Half of the temperatures are tried in the first round of the search and :data:`ROUND` in each further one, until
+    none is left; a search in the paper's own way may take more rounds, to which nothing is left.
 
     Args:
         params: As stored with the check.
-        stage: Its name; the first round is ``search_1``.
         samples: Examples audited.
     """
     asked = TemperatureAttackParams.model_construct(**params)
-    costs = asked._stage_costs(samples, asked.validation_samples, ASSUMED_WORDS)
-    stage = "search" if stage.startswith("search_") else stage
-    return place_of(stage, {name: forward for name, (forward, _) in costs.items()})
+    costs: dict[str, float] = {}
+    for name, (forward, _) in asked._stage_costs(samples, asked.validation_samples, ASSUMED_WORDS).items():
+        if name != "search":
+            costs[name] = forward
+            continue
+        most = left = asked.temperature_evaluations
+        for number in range(most):
+            tried = min(left, ROUND if number else (most + 1) // 2)
+            costs[f"search_{number + 1}"] = forward * tried / most
+            left -= tried
+    return costs

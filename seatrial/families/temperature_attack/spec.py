@@ -9,7 +9,7 @@ from seatrial.contracts.models import SINGLE_LABEL_TEXTS
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.temperature_attack.flags import FLAGS
 from seatrial.families.temperature_attack.metrics import METRICS
-from seatrial.families.temperature_attack.params import TemperatureAttackParams, stage_shares
+from seatrial.families.temperature_attack.params import TemperatureAttackParams, stage_costs
 from seatrial.reporting.words import enumerate_words, words
 
 
@@ -39,7 +39,7 @@ SPEC = FamilySpec(
         Evidence(control="AISVS 11.2.4", metrics=("illusion_gap",)),
         Evidence(control="AISVS 11.3.1", metrics=("ece", "mce"), qualifiers={"arm": ("as_served",)}),
     ),
-    stage_shares=stage_shares,
+    stage_costs=stage_costs,
     attacked=attacked,
     unlike_hardware=1e-3,
     needs=Needs(held_out=HeldOut("validation_samples", "validation_dataset")),

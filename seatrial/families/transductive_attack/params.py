@@ -1,6 +1,7 @@
 """Parameters of ``transductive_attack``: does a test-time defence hold."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -54,6 +55,15 @@ NEEDS_TRAINING = ("rmc", "dann", "tadv", "urejectron")
 
 WHOLE_SAMPLE = ("dann", "tadv", "urejectron")
 """Shipped defences that adapt to the whole sample at once and train a network for it."""
+
+STATIC = "static"
+"""The first stage: attacks on the model without a defence."""
+
+CLEAN: Literal["clean"] = "clean"
+"""A game without an attack."""
+
+ASSUMED_TRAINING = 1000
+"""Examples of a training dataset whose size is not at hand: what is told of progress needs no better."""
 
 LEAST = 1e-6
 """Least radius: pixels are float32, and what is much smaller does not change them."""
@@ -153,6 +163,17 @@ class TransductiveAttackParams(FamilyParams):
             sizes: Examples of the training dataset, by the parameter that names it.
             mean_words: Of no meaning here.
         """
+        stages = self.stage_passes(samples, sizes.get("training_dataset", 0)).values()
+        passes = sum(one.forward for one in stages), sum(one.backward for one in stages)
+        return Passes(*passes, together=None)
+
+    def stage_passes(self, samples: int, training: int) -> dict[str, Passes]:
+        """Return what each stage takes at most, in the order in which they are run.
+
+        Args:
+            samples: Examples audited.
+            training: Of the training dataset.
+        """
         ball = {"norm": self.norm, "epsilon": self.epsilon}
         auto = RobustAccuracyParams.model_validate({**ball, "queries": self.autoattack_queries}).passes(samples)
         # Each attack's images are answered once more, and brightening them takes none.
@@ -160,49 +181,55 @@ class TransductiveAttackParams(FamilyParams):
         if "transfer_autoattack" in self.attacks:
             forward, backward = forward + auto.forward, backward + auto.backward
         backward += samples * sum(self._steps_on_static(attack) for attack in self.attacks)
-        training = sizes.get("training_dataset", 0)
+        costs = {STATIC: Passes(forward, backward)}
         for defence in self.defences:
-            settings = (defence.name, defence.preset, defence.settings)
-            adapting = passes_to_adapt(*settings, samples, training)
+            for repeat in range(self.repeats):
+                for attack in (CLEAN, *self.corruptions, *self.attacks):
+                    costs[game_of(defence.name, attack, repeat)] = self._passes_of_game(
+                        defence, attack, samples, training, auto, is_first=attack == CLEAN and not repeat
+                    )
+        return costs
+
+    def _passes_of_game(
+        self, defence: DefenceParams, attack: str, samples: int, training: int, auto: Passes, *, is_first: bool
+    ) -> Passes:
+        settings = (defence.name, defence.preset, defence.settings)
+        adapting = passes_to_adapt(*settings, samples, training)
+        # Answers to the perturbed points and, of a defence that refuses, to the clean ones.
+        forward, backward = 3 * samples, self._adaptations(defence.name, attack) * adapting
+        if is_first:
             # A worker does that once, whatever it plays.
             backward += passes_to_begin(*settings, training)
-            rows = 1 + len(self.corruptions) + len(self.attacks)
-            games = self._adaptations(defence.name, rows) * adapting
-            # Answers to the perturbed points and, of a defence that refuses, to the clean ones.
-            forward += self.repeats * 3 * samples * rows
-            rejecting = passes_to_reject(*settings)
-            for attack in self.attacks:
-                if attack in MODEL_SPACE:
-                    runs = RUNS.get(defence.name, 1)
-                    games += runs * self._passes_of_attack(attack, samples) * (1 + rejecting)
-                    # Where a run begins and ends, on each model, and for the least of them a look at all.
-                    looks = 2 + (self.steps if attack == "gmsa_min" else 0)
-                    models = sum(range(1, self.iterations + 2))
-                    forward += self.repeats * runs * samples * looks * models * (1 + rejecting)
-                    # Each induced model beside the first.
-                    forward += self.repeats * 2 * samples * (self.iterations + 2)
-                elif attack == "defence_autoattack" and is_module(defence.name, defence.settings):
-                    forward, games = forward + self.repeats * auto.forward, games + auto.backward
-                    # It adapts anew at every pass.
-                    games += (auto.forward + auto.backward) * adapting // samples
-            backward += self.repeats * games
-        return Passes(forward, backward, together=None)
+        if attack in MODEL_SPACE:
+            runs, rejecting = RUNS.get(defence.name, 1), passes_to_reject(*settings)
+            backward += runs * self._passes_of_attack(attack, samples) * (1 + rejecting)
+            # Where a run begins and ends, on each model, and for the least of them a look at all.
+            looks = 2 + (self.steps if attack == "gmsa_min" else 0)
+            models = sum(range(1, self.iterations + 2))
+            forward += runs * samples * looks * models * (1 + rejecting)
+            # Each induced model beside the first.
+            forward += 2 * samples * (self.iterations + 2)
+        elif attack == "defence_autoattack" and is_module(defence.name, defence.settings):
+            # It adapts anew at every pass.
+            forward += auto.forward
+            backward += auto.backward + (auto.forward + auto.backward) * adapting // samples
+        return Passes(forward, backward)
 
-    def _adaptations(self, defence: str, rows: int) -> int:
-        """Return how often a defence adapts in the games of one repeat, without AutoAttack's on itself."""
-        simulated = sum(attack in MODEL_SPACE for attack in self.attacks)
+    def _adaptations(self, defence: str, attack: str) -> int:
+        """Return how often a defence adapts in a game, without AutoAttack's on itself."""
         if ignores_points(defence):
             # The defender's network is the same in every game, and so are those of the simulations.
-            return 1 + (self.iterations + 2) * bool(simulated)
+            simulated = next((one for one in self.attacks if one in MODEL_SPACE), None)
+            return int(attack == CLEAN) + (self.iterations + 2) * (attack == simulated)
         # Simulated: to clean points, T + 1 times to attacked ones, to those chosen, and the defender's own.
-        return rows - simulated + simulated * (self.iterations + 4)
+        return self.iterations + 4 if attack in MODEL_SPACE else 1
 
     def _steps_on_static(self, attack: AttackName) -> int:
         """Return the steps of an attack on the static model that are not AutoAttack's."""
         own = {"transfer_pgd": self.steps, "transfer_confidence": RUNS["dent"] * (self.steps + 2)}
         return (own | {"transfer_cw": self.cw_steps}).get(attack, 0)
 
-    def _passes_of_attack(self, attack: AttackName, samples: int) -> int:
+    def _passes_of_attack(self, attack: str, samples: int) -> int:
         """Return the passes of the iterations of one attack in model space, each one run."""
         # Iteration i is on i + 1 models; the minimum takes i + 1 times the steps on top.
         models = range(1, self.iterations + 2)
@@ -225,3 +252,15 @@ def game_of(defence: str, attack: str, repeat: int) -> str:
     'dent.gmsa_min.0'
     """
     return f"{defence}.{attack}.{repeat}"
+
+
+def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
+    """Return the forward passes of each stage there may be, in the order in which they are run.
+
+    Args:
+        params: As stored with the check.
+        samples: Examples audited.
+    """
+    asked = TransductiveAttackParams.model_validate(params)
+    costs = asked.stage_passes(samples, ASSUMED_TRAINING)
+    return {name: passes.in_forward for name, passes in costs.items()}

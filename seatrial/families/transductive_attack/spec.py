@@ -13,7 +13,7 @@ from seatrial.families.shared.defence_params import Rmc, ShippedDefence
 from seatrial.families.shared.robust_accuracy_flags import flags_about
 from seatrial.families.transductive_attack.flags import FLAGS
 from seatrial.families.transductive_attack.metrics import METRICS
-from seatrial.families.transductive_attack.params import TransductiveAttackParams
+from seatrial.families.transductive_attack.params import TransductiveAttackParams, stage_costs
 from seatrial.reporting.balls import within_ball
 from seatrial.reporting.value_names import VALUES
 from seatrial.reporting.words import enumerate_words, words
@@ -92,6 +92,7 @@ SPEC = FamilySpec(
     misfits=misfits,
     canonical=canonical,
     attacked=attacked,
+    stage_costs=stage_costs,
     unlike_hardware=1e-3,
     not_for={
         TABLES: "its defences adapt convolutional networks to a batch of images, by their batch norms, crops and "

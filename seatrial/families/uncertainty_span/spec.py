@@ -13,7 +13,7 @@ from seatrial.families.shared.robust_accuracy import without_gradients
 from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from seatrial.families.uncertainty_span.stage_costs import stage_shares
+from seatrial.families.uncertainty_span.stage_costs import stage_costs
 from seatrial.reporting.balls import within_ball
 
 
@@ -84,7 +84,7 @@ SPEC = FamilySpec(
         ),
         Evidence(control="AISVS 11.3.1", metrics=("ece", "s_ece", "mce", "brier"), qualifiers={"arm": ("clean",)}),
     ),
-    stage_shares=stage_shares,
+    stage_costs=stage_costs,
     misfits=misfits,
     canonical=canonical,
     attacked=attacked,

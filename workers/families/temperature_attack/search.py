@@ -16,6 +16,8 @@ from typing import Literal
 
 from scipy.optimize import brent
 
+from seatrial.families.temperature_attack.params import ROUND
+
 Method = Literal["bounded", "paper_bracket"]
 Evaluated = Sequence[tuple[float, float]]
 """Pairs of a temperature and Q there."""
@@ -25,9 +27,6 @@ RANGE = (-10.0, 6.0)
 
 GRID = 33
 """Temperatures of the first round's grid at most: half a decade apart."""
-
-ROUND = 4
-"""Temperatures of a further round."""
 
 RESOLUTION = 0.05
 """Decades: a bracket narrower than this is resolved."""

@@ -12,8 +12,10 @@ from torch import Tensor
 from seatrial.contracts.estimates import Result
 from seatrial.families.shared.defence_params import DefenceParams
 from seatrial.families.transductive_attack.params import (
+    CLEAN,
     CORRUPTIONS,
     MODEL_SPACE,
+    STATIC,
     AttackName,
     CorruptionName,
     TransductiveAttackParams,
@@ -36,8 +38,6 @@ from workers.families.transductive_attack.series import make_series
 from workers.families.transductive_attack.static import attack_static, from_bytes, make_autoattack, make_pgd
 from workers.models.image_classifier import ImageClassifier
 
-STATIC = "static"
-CLEAN: Literal["clean"] = "clean"
 WHOLE = 2**31
 """A grain that no sample reaches: the stage is one shard."""
 
