@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 BACKWARD = 3.0
 """Forward passes a forward and backward pass takes the time of."""
@@ -40,3 +40,8 @@ class Passes(NamedTuple):
 
 class OnDemand(float):
     """Forward passes of a stage that is run only where what was measured calls for it, which is seldom."""
+
+
+StageCosts: TypeAlias = Mapping[str, float]
+"""Forward passes of every stage there may be, in the order in which they are run, :class:`OnDemand` where few checks
+run one: how the work of a check is shared. Without it nobody can say how much of it is done."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seatrial.contracts.base import Request
 from seatrial.contracts.controls import Evidence
-from seatrial.contracts.costs import Passes
+from seatrial.contracts.costs import Passes, StageCosts
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.plugins import Plugin
 from seatrial.contracts.stopping import Stopping
@@ -217,8 +217,8 @@ class FlagSpec:
         code: Snake-case name, stable across versions.
         severities: How grave it can be, the gravest first; ``error``: the numbers must not be relied on.
         speaks_of: Metrics it is about, ``*`` standing for any part of a name.
-        shown_by: Those of them whose value and interval say what was seen, so that it is no doubt about these: that an
-            accuracy is an illusion doubts the accuracy, and not the gap that measures the illusion.
+        shown_by: Those of them whose value says what was seen, so that it is no doubt about these: a gap it measures.
+        spares: Metrics that stand although it is an error: what was measured before anything was attacked.
         meaning: What was seen, and what that means for the numbers.
         remedy: What to do about it.
     """
@@ -229,6 +229,7 @@ class FlagSpec:
     meaning: str
     remedy: str
     shown_by: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
 
     def is_about(self, metric: str) -> bool:
         """Tell whether it speaks of a metric, by its name without family and qualifiers."""
@@ -345,8 +346,7 @@ class FamilySpec:
         unset: What parameters that are not given stand for, in words.
         starting: What stands in a form where parameters have no default.
         stopping: Whether its checks can stop when they are decided.
-        stage_costs: (parameters as stored, examples audited) to the forward passes of every stage there may be, in the
-            order they run, :class:`OnDemand` where few checks run one; without it nothing tells how work is shared.
+        stage_costs: (parameters as stored, examples audited) to :data:`seatrial.contracts.costs.StageCosts`.
         unlike_hardware: Largest difference between numbers of one check, records included, that processors or GPUs of
             other types than those that measured it make; a replay there allows it unless it is told otherwise.
         attacked: Parameters as stored, with what was done where one was not there yet, to how a check attacks its
@@ -374,7 +374,7 @@ class FamilySpec:
     unset: Mapping[str, str] = field(default_factory=dict)
     starting: Mapping[str, Any] = field(default_factory=dict)
     stopping: Stopping = field(default_factory=Stopping)
-    stage_costs: Callable[[Mapping[str, Any], int], Mapping[str, float]] | None = None
+    stage_costs: Callable[[Mapping[str, Any], int], StageCosts] | None = None
     unlike_hardware: float = 0.0
     attacked: Callable[[Mapping[str, Any]], str] | None = None
     glossary: Mapping[str, str] = field(default_factory=dict)

@@ -240,7 +240,7 @@ def _weigh(
     if check is None or estimate is None:
         return finding
     if estimate.value is None:
-        return replace(finding, refusal=Refusal("errored", f"it is undefined on this sample: n = {estimate.n}"))
+        return replace(finding, refusal=Refusal("errored", wording.undefined(estimate)))
     if finding.rule.max_regression is None:
         side = _asked(finding.rule)[0]
         end: Literal["low", "high"] = "high" if side == "max" else "low"
@@ -283,16 +283,18 @@ def doubts_about(metric: str, flags: Sequence[Flag], asked: str) -> list[Flag]:
         flags: Of the check.
         asked: Which count, as the policy says.
     """
-    return [flag for flag in flags if flag.severity in _DOUBTFUL[asked] or _is_relevant(metric, flag, asked)]
+    return [flag for flag in flags if _is_doubt(metric, flag, asked)]
 
 
-def _is_relevant(metric: str, flag: Flag, asked: str) -> bool:
-    if asked != "relevant" or flag.severity != "warning":
-        return False
+def _is_doubt(metric: str, flag: Flag, asked: str) -> bool:
     asked_of = named(metric)
     known = flags_of(asked_of.family).get(flag.code)
+    if flag.severity in _DOUBTFUL[asked]:
+        # A policy that takes warnings for doubts asks for checks without any.
+        return asked == "warning" or known is None or asked_of.name not in known.spares
     # What an earlier version flagged, and nobody can look up any more, may be about anything.
-    return known is None or known.doubts(asked_of.name)
+    is_relevant = asked == "relevant" and flag.severity == "warning"
+    return is_relevant and (known is None or known.doubts(asked_of.name))
 
 
 def _decide(

@@ -72,6 +72,17 @@ def by_value(value: float, bound: float, outcome: Outcome, side: Side, *, is_los
     return f"{'a loss of ' if is_loss else ''}{said}; the rule ignores its interval"
 
 
+def undefined(estimate: Estimate) -> str:
+    """Say why there is no number to judge.
+
+    >>> undefined(Estimate(value=None, low=None, high=None, n=0, method="none"))
+    'there is no number: no example of the sample counts towards it'
+    """
+    if not estimate.n:
+        return "there is no number: no example of the sample counts towards it"
+    return f"there is no number: it is undefined on the {estimate.n:,} examples that count towards it"
+
+
 def no_interval(evidence: Evidence) -> str:
     """Say why a number decides nothing."""
     reason = "it has no interval, so how far it may be off is unknown"
@@ -126,7 +137,7 @@ def after_looks(looks: Looks | None) -> str:
 
 def too_early(reason: str) -> str:
     """Say that a rule would have passed, had the audit not stopped before one may."""
-    return f"it would have passed, but the audit stopped where none passes yet, as another rule had failed: {reason}"
+    return f"it does not pass, as another rule failed and the audit stopped before any may pass, though {reason}"
 
 
 def open_end(estimate: Estimate, end: Literal["low", "high"]) -> str:
@@ -137,7 +148,7 @@ def open_end(estimate: Estimate, end: Literal["low", "high"]) -> str:
 def doubted(reason: str, flags: Sequence[Flag]) -> str:
     """Say that a rule would have passed, had the check not been in doubt."""
     codes = ", ".join(dict.fromkeys(flag.code for flag in flags))
-    return f"it would have passed, but the check is in doubt ({codes}): {reason}"
+    return f"it does not pass, as the check is in doubt ({codes}), though {reason}"
 
 
 def _value_lies(value: float, bound: float, outcome: Outcome, side: Side) -> str:

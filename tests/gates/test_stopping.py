@@ -49,8 +49,8 @@ def look_at(found: MeasuredCheck, *rules: dict[str, Any], **given: Any) -> Look:
         pytest.param(check(0.1), {"seed": 7}, False, id="failing in any order"),
         pytest.param(check(0.9), {"was_doubted": True}, True, id="a doubt at an earlier look"),
         pytest.param(check(0.1), {"was_doubted": True}, False, id="failing in spite of it"),
-        pytest.param(check(0.9, flags=("masked_gradients",)), {}, True, id="a doubt"),
-        pytest.param(check(0.9, flags=("masked_gradients",)), {"doubts": "ignored"}, False, id="a doubt ignored"),
+        pytest.param(check(0.9, flags=("gradient_free",)), {}, True, id="a doubt"),
+        pytest.param(check(0.9, flags=("gradient_free",)), {"doubts": "ignored"}, False, id="a doubt ignored"),
         pytest.param(check(0.9, look=6), {"seed": 7, "was_doubted": True}, False, id="the last look"),
         pytest.param(check(0.52, look=6), {}, False, id="the last look, undecided"),
     ],
@@ -60,7 +60,7 @@ def test_what_stops_an_audit(found: MeasuredCheck, asked: dict[str, Any], is_ope
 
 
 def test_a_doubt_is_remembered_only_where_it_speaks_of_a_blocking_rule() -> None:
-    doubted = check(0.9, flags=("masked_gradients",))
+    doubted = check(0.9, flags=("gradient_free",))
     assert look_at(doubted).is_doubted
     assert not look_at(doubted, ACCURACY, doubts="ignored").is_doubted
     warned = {**ACCURACY, "severity": "warn"}

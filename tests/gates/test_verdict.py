@@ -8,6 +8,7 @@ import pytest
 
 from seatrial.contracts.states import RunState
 from seatrial.judging.verdict import judge
+from seatrial.reporting.outcomes import further_in_words
 from tests.gates.audits import (
     MUS,
     SOURCE,
@@ -73,7 +74,7 @@ def test_an_open_headline_tells_how_many_examples_would_decide() -> None:
     found = judged(illusion(0.04, 0.01, 0.07), {"metric": ILLUSION, "max": 0.05})
     (rule,) = found.rules
     assert rule.further_examples is not None
-    assert found.headline.endswith(f"; about {rule.further_examples:,} more examples would probably decide it.")
+    assert found.headline.endswith(f"; {further_in_words(rule.further_examples, None)}.")
 
 
 def test_a_star_is_judged_for_every_value_by_itself() -> None:
@@ -138,7 +139,10 @@ def test_a_check_that_failed_beside_one_that_did_not_is_not_passed_over() -> Non
 def test_a_number_that_is_undefined_on_the_sample_is_an_error() -> None:
     measured = audit(check({"mus_worst": mean(0, None, None).model_copy(update={"value": None, "n": 0})}))
     found = outcome(measured, {"metric": MUS, "max": 9})
-    assert (found.outcome, found.reason) == ("errored", "it is undefined on this sample: n = 0")
+    assert (found.outcome, found.reason) == (
+        "errored",
+        "there is no number: no example of the sample counts towards it",
+    )
 
 
 def test_what_no_check_measures_is_skipped_and_says_what_there_is() -> None:
@@ -202,7 +206,12 @@ def test_a_doubt_takes_back_what_would_have_passed(severity: str, doubts: str, t
         ("clean_accuracy", "span_not_growing", "warning", "passed"),
         ("mus_worst", "span_not_growing", "info", "passed"),
         # An error is one whatever it speaks of, and so is a warning nobody can look up any more.
-        ("clean_accuracy", "zero_gradients", "error", "errored"),
+        ("s_ece[arm=clean]", "zero_gradients", "error", "errored"),
+        ("clean_accuracy", "gradient_free", "error", "errored"),
+        # That an attack failed says nothing of what was measured before it.
+        ("clean_accuracy", "zero_gradients", "error", "passed"),
+        ("clean_accuracy", "saturated_logits", "error", "passed"),
+        ("mus_worst", "saturated_logits", "error", "errored"),
         ("clean_accuracy", "flag_of_long_ago", "warning", "errored"),
         ("clean_accuracy", "accuracy_near_chance", "warning", "errored"),
         ("clean_accuracy", "labels_not_listed", "error", "errored"),
@@ -284,7 +293,7 @@ def test_a_passing_headline_counts_what_held() -> None:
     rules = [RULES["passed"], {**RULES["failed"], "severity": "warn"}, {**optional, "severity": "warn"}]
     assert judged(audit(check(NUMBERS)), *rules).headline == (
         "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat "
-        "(1 warning); 1 of 3 rules did not apply."
+        "(1 warning). The policy's other rule asks for another check."
     )
 
 

@@ -2,11 +2,15 @@
 
 from seatrial.contracts.family import FlagSpec
 
+UNATTACKED = ("clean_accuracy",)
+"""Measured before any attack: no failing of one is a doubt about it."""
+
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="masked_gradients",
         severities=("error",),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        spares=UNATTACKED,
         meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, "
         "by scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image) widen "
         "the span by over 5 % of log C more than those that follow its gradients, by a paired interval above 0: its "
@@ -18,8 +22,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="abrupt_decisions",
         severities=("error",),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "*ece", "mce", "conformal*"),
+        spares=UNATTACKED,
         meaning="Followed to where their prediction changes, more than a quarter of the images keep over half of their "
-        "lead in logits until 95 % of the way there (lower end of the interval): the scores are made up from the "
+        "lead in logits until 95% of the way there (lower end of the interval): the scores are made up from the "
         "decision, and no attack on them shows how uncertain the model is.",
         remedy="Audit the model without what replaces its scores: a network's own lead shrinks to nothing on the way.",
     ),
@@ -27,6 +32,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="unfit_temperature",
         severities=("error",),
         speaks_of=("mus_calibrated",),
+        spares=UNATTACKED,
         meaning="At the likeliest temperature the mean confidence is surely more than 0.15 away from the accuracy: a "
         "few answers that are far surer than the others, and wrong, decide the temperature for all.",
         remedy="Look at the wrong answers of the largest lead, and audit the model without what makes them.",
@@ -64,6 +70,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="zero_gradients",
         severities=("error", "warning", "info"),
         speaks_of=("mus*", "msus*", "conformal*", "part_*", "robust_accuracy"),
+        spares=UNATTACKED,
         meaning="Gradients were exactly zero although the loss could still fall: the model hides its gradients "
         "(quantisation, thresholds, detached computation), and the span is a loose lower bound. A note where they are "
         "few and attacks that need none reach no further.",
@@ -91,14 +98,17 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="saturated_logits",
         severities=("error", "warning", "info"),
         speaks_of=("mus", "msus", "entropy", "confidence", "conformal*"),
-        meaning="The float32 softmax of many clean images is exactly one-hot, where entropy has no gradient for the "
-        "paper's attacks. An error where the attack on temperature-scaled logits reaches what no other does.",
+        spares=UNATTACKED,
+        meaning="In float32 the softmax of many clean images gives one class a probability of exactly 1, where "
+        "entropy has no gradient for the paper's attacks. An error where the attack on temperature-scaled logits "
+        "reaches what no other does.",
         remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
     ),
     FlagSpec(
         code="passes_agree",
         severities=("error", "warning"),
         speaks_of=("part_*", "entropy_part"),
+        spares=UNATTACKED,
         meaning="The epistemic part is next to nothing on every image looked at, attacked ones too, or is the same on "
         "all of them: the members are equal or nearly, or dropout changes next to nothing. Its span is small for that, "
         "and not because the model withstood an attack. An error where it is no more than rounding.",

@@ -35,7 +35,7 @@ ADVANCE = 1e-4
 
 GROWTH = 0.01
 """Relative growth of the mean span at twice epsilon below which it counts as not growing: the upper end of the paired
-95 % interval must lie below."""
+95% interval must lie below."""
 
 GROWTH_LEAST = 20
 """Examples on which growth is judged at least."""
@@ -230,8 +230,8 @@ def saturated_logits(sample: Sample, tempered: Sample, others: Mapping[str, Samp
     is_short = hidden > MORE or hidden > max(MORE_LEAST, MORE_SHARE * reached)
     by_paper, but_one, by_all = format_aligned([plain, reached, widened])
     message = (
-        f"The float32 softmax of {share:.0%} of the clean images is exactly one-hot, where the entropy has no gradient "
-        f"to follow. The mean span is {by_paper} nat by the paper's attacks, "
+        f"In float32 the softmax of {share:.0%} of the clean images gives one class a probability of exactly 1, where "
+        f"the entropy has no gradient to follow. The mean span is {by_paper} nat by the paper's attacks, "
     )
     if is_short:
         message += "" if is_quick else f"{but_one} by all attacks but one, "
