@@ -27,7 +27,7 @@ from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
-from seatrial.reporting.attacked import attacks_of
+from seatrial.reporting.attacked import notes_of
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.reuse import reused_in_words
 from seatrial.terminals import escaped_line
@@ -114,7 +114,7 @@ def run(client: Client, /, timeout: float | None, report: Path | None, **options
         print_results(ended)
         if ended.judgement is not None:
             echo_line()
-            print_judgement(ended.judgement, attacks=attacks_of(ended, ended.judgement))
+            print_judgement(ended.judgement, notes=notes_of(ended, ended.judgement))
             sys.exit(OF_VERDICT[ended.judgement.verdict])
         if ended.state != RunState.SUCCEEDED:
             sys.exit(Exit.COULD_NOT_RUN)
@@ -189,7 +189,7 @@ def judge(client: Client, audit_id: str, policy: str, baseline: str | None) -> N
     with ending_as_documented():
         asked = read_gate_file(Path(policy)).policy() if is_file(policy) else policy
         judgement = client.judge(audit_id, asked, baseline=baseline)
-        print_judgement(judgement, attacks=attacks_of(client.audit(audit_id), judgement))
+        print_judgement(judgement, notes=notes_of(client.audit(audit_id), judgement))
         sys.exit(OF_VERDICT[judgement.verdict])
 
 

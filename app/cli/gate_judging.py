@@ -22,7 +22,7 @@ from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.policies import Policy
 from seatrial.contracts.states import ModelState
-from seatrial.reporting.attacked import attacks_of
+from seatrial.reporting.attacked import notes_of
 from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.words import enumerate_words
 
@@ -260,7 +260,7 @@ def _give_up(ask: Ask, client: Client, audit_id: str, outputs: Outputs) -> None:
         ended = client.wait(audit_id, timeout_s=CANCELLED_S, until_judged=True)
         if ended.judgement is not None:
             promote = ask.promote.replace("AUDIT", audit_id)
-            print_judgement(ended.judgement, promote=promote, attacks=attacks_of(ended, ended.judgement))
+            print_judgement(ended.judgement, promote=promote, notes=notes_of(ended, ended.judgement))
     outputs.write(client, audit_id)
 
 
@@ -283,7 +283,7 @@ def _told(audit: AuditRead, is_all_written: bool, promote: str = PROMOTE, page: 
         say(f"{audit.error.title}: {audit.error.detail}")
     if audit.judgement is None:
         raise CouldNotRunError(f"audit {audit.id} has ended without a verdict")
-    print_judgement(audit.judgement, promote=promote, attacks=attacks_of(audit, audit.judgement), page=page)
+    print_judgement(audit.judgement, promote=promote, notes=notes_of(audit, audit.judgement), page=page)
     status = OF_VERDICT[audit.judgement.verdict]
     # A build that asked for a file and got none must not be green.
     return status if is_all_written or status != Exit.PASSED else Exit.COULD_NOT_RUN

@@ -21,14 +21,14 @@ _COLOURS: dict[Outcome, str] = {"passed": "green", "failed": "red", "inconclusiv
 
 
 def print_judgement(
-    judgement: Judgement, *, promote: str = PROMOTE, attacks: Sequence[str] = (), page: str | None = None
+    judgement: Judgement, *, promote: str = PROMOTE, notes: Sequence[str] = (), page: str | None = None
 ) -> None:
     """Print a verdict: a line per rule, the reasons of those that do not hold, the headline.
 
     Args:
         judgement: The verdict.
         promote: Printed where a number could not be compared because nothing has been promoted yet; nothing if empty.
-        attacks: How the examples were attacked, a sentence each.
+        notes: What stands beside the verdict, a line each: how the examples were attacked, what a unit is.
         page: Where the console shows the audit; None where it does not.
     """
     rules, others = applied(judgement), not_measured(judgement)
@@ -48,7 +48,7 @@ def print_judgement(
     if promote and _lacks_baseline(judgement):
         echo_line(f"There is no baseline to compare with: {promote}.")
     echo_line()
-    for line in (judgement.policy.description, *attacks):
+    for line in (judgement.policy.description, *notes):
         if line:
             echo_line(line)
     if page:

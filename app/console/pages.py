@@ -19,7 +19,7 @@ from app.reports.html import TEMPLATES as OF_REPORTS
 from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
-from seatrial.reporting.attacked import attacks_in
+from seatrial.reporting.attacked import notes_in
 from seatrial.reporting.looks import next_look_in_words
 from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
 from seatrial.reporting.outcomes import (
@@ -75,7 +75,7 @@ def _environment() -> Environment:
         applied=applied,
         not_measured=not_measured,
         not_measured_in_words=not_measured_in_words,
-        attacks_in=attacks_in,
+        notes_in=notes_in,
         next_look_in_words=next_look_in_words,
         required=required,
         loss=format_loss,

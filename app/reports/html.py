@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from app.reports.annex import TITLE, compose_annex
 from app.reports.marked_text import PairedSides, one_line, visible
-from seatrial.reporting.attacked import attacks_in
+from seatrial.reporting.attacked import notes_in
 from seatrial.reporting.balls import format_radius
 from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.numbers import format_aligned, format_estimate, format_interval, format_percentage, format_value
@@ -62,7 +62,7 @@ def _environment() -> Environment:
     environment.filters.update(format_estimate=format_estimate)
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(applied=applied, not_measured=not_measured, required=required)
-    environment.filters.update(not_measured_in_words=not_measured_in_words, attacks_in=attacks_in)
+    environment.filters.update(not_measured_in_words=not_measured_in_words, notes_in=notes_in)
     environment.filters.update(looks_in_words=looks_in_words, reused_in_words=reused_in_words)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
     environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, open_end=open_end)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.contracts.policies import Judgement, RuleOutcome
-from seatrial.reporting.attacked import attacks_in
+from seatrial.reporting.attacked import notes_in
 from seatrial.reporting.looks import looks_in_words
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.outcomes import (
@@ -119,7 +119,7 @@ def _head(report: ReportRead) -> Iterator[str]:
     else:
         yield f"## Seatrial: {_MARKS[judgement.verdict]} {judgement.verdict}"
         yield f"**{sentence(judgement.headline)}**"
-        beside = [judgement.policy.description, *attacks_in(report)]
+        beside = [judgement.policy.description, *notes_in(report)]
         if any(beside):
             yield "\n".join(prose(line) for line in beside if line)
     named = [f"{source.role} {code(source.name)}" for source in report.sources if source.role in ("model", "dataset")]

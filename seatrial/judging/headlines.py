@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seatrial.contracts.policies import RuleOutcome, Verdict
+from seatrial.contracts.policies import RuleOutcome, Unmeasured, Verdict
 from seatrial.judging.ranges import described, named
 from seatrial.reporting.outcomes import applied_rules, further_in_words
 from seatrial.reporting.quantities import Quantity, quantity_of
@@ -25,9 +25,9 @@ _ALSO: dict[Verdict, str] = {
 
 
 def headline(verdict: Verdict, rules: Sequence[RuleOutcome], *, doubts: Sequence[str] = ()) -> str:
-    """Return whether the model may ship, and what decided it, in one sentence; doubts are a second.
+    """Return whether the model may ship, and what decided it, in a sentence; doubts, or rules left out, are another.
 
-    What is counted is rules: those it says did not apply are those that tables fold into a line
+    What is counted is rules: those it says ask for something else are those that tables fold into a line
     (:func:`seatrial.reporting.outcomes.not_measured_in_words`), and the others are all the rest.
 
     Args:
@@ -41,19 +41,40 @@ def headline(verdict: Verdict, rules: Sequence[RuleOutcome], *, doubts: Sequence
         said = enumerate_words([code.replace("_", " ") for code in dict.fromkeys(doubts)])
         if doubts:
             # A policy may look past them. Whoever signs a release by its first words must not.
-            held = f"{_held(rules)}{_left_out(rules)}"
-            return f"Passed, but in doubt: {held}. This policy looks past flags that speak of it: {said}."
-        return f"May ship: {_held(rules)}{_left_out(rules)}."
+            doubt = f" This policy looks past flags that speak of it: {said}."
+            return f"Passed, but in doubt: {_held(rules)}.{doubt}{_left_out(rules)}"
+        return f"May ship: {_held(rules)}.{_left_out(rules)}"
     if not deciding:
         return "Could not be judged: the audit measured nothing that a blocking rule asks for, so nothing was tested."
     # Of an errored verdict the first reason says it.
     left_out = "" if verdict == "errored" else _left_out(rules)
-    return f"{_SAID[verdict]}: {_explain(deciding[0])}{_others(deciding, _ALSO[verdict])}{left_out}."
+    if verdict == "errored" and len(deciding) > 1 and len({rule.reason for rule in deciding}) == 1:
+        # One check that failed leaves many rules without a number: they add nothing to why.
+        return f"{_SAID[verdict]}: {deciding[0].reason}."
+    return f"{_SAID[verdict]}: {_explain(deciding[0])}{_others(deciding, _ALSO[verdict])}.{left_out}"
+
+
+_LACKING: dict[Unmeasured | None, tuple[str, str]] = {
+    "no_check": ("another check", "other checks"),
+    "not_set_to_measure": ("a number that was not measured", "numbers that were not measured"),
+    "no_baseline": ("a baseline", "a baseline"),
+    # Of a judgement that an earlier version stored.
+    None: ("a number that was not measured", "numbers that were not measured"),
+}
 
 
 def _left_out(rules: Sequence[RuleOutcome]) -> str:
-    asked, judged = {rule.rule for rule in rules}, applied_rules(rules)
-    return f"; {len(asked - judged):,} of {len(asked):,} rules did not apply" if judged != asked else ""
+    """Say that the policy has rules about something else, as a sentence: not that something went untested."""
+    judged = applied_rules(rules)
+    others = {rule.rule: rule.unmeasured for rule in rules if rule.rule not in judged}
+    if not others:
+        return ""
+    is_one = len(others) == 1
+    lacking = [names[not is_one] for cause, names in _LACKING.items() if cause in others.values()]
+    wanted = enumerate_words(dict.fromkeys(lacking), "or")
+    if is_one:
+        return f" The policy's other rule asks for {wanted}."
+    return f" The policy's other {len(others):,} rules ask for {wanted}."
 
 
 def _others(deciding: Sequence[RuleOutcome], also: str) -> str:
@@ -95,7 +116,7 @@ def _held(rules: Sequence[RuleOutcome]) -> str:
     if held == there == 1:
         told.append(f"{_all(len(numbers))} numbers of the rule are within bounds")
     elif held == there:
-        told.append(f"{_all(held)} rules {'that applied ' if _left_out(rules) else ''}hold")
+        told.append(f"{_all(held)} rules {'about what was measured ' if _left_out(rules) else ''}hold")
     elif held:
         told.append(f"{held} of {there} rules {'holds' if held == 1 else 'hold'}")
     if undecided:

@@ -26,6 +26,21 @@ def format_radius(epsilon: object) -> str:
     return f"{halves / 2:g}/255" if is_in_levels else decimal
 
 
+_MEANINGS = {
+    "l_inf": "In l_inf no value of an input, such as a pixel from 0 to 1, changes by more than that.",
+    "l_2": "In l_2 all changes of an input, taken together as one vector, are no longer than that.",
+}
+
+
+def norms_in_words(phrase: str) -> list[str]:
+    """Return what the norms that a phrase names bound, a sentence each.
+
+    >>> norms_in_words("within l_2 0.5 of each input")
+    ['In l_2 all changes of an input, taken together as one vector, are no longer than that.']
+    """
+    return [meaning for norm, meaning in _MEANINGS.items() if f"within {norm} " in phrase]
+
+
 def within_ball(params: Mapping[str, Any]) -> str:
     """Return the ball that parameters ``norm`` and ``epsilon`` name; nothing where one of them is not there.
 

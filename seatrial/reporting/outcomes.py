@@ -3,6 +3,7 @@
 HTML, Markdown, JUnit and SARIF print the verdict of :mod:`seatrial.judging`; none of them makes one.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -103,14 +104,40 @@ def further_in_words(further: int, left: int | None, survivors: int | None = Non
 'about 20 more examples would probably decide it')
     >>> further_in_words(0, 300, 450)
     'about 450 more survivors would probably decide it'
+    >>> further_in_words(37_571, None)
+    'about 38,000 more examples would probably decide it'
     """
     more = [(further, "example")] if further or not survivors else []
     more += [(survivors, "survivor")] if survivors else []
-    asked = " and ".join(f"{number:,} more {noun}{'' if number == 1 else 's'}" for number, noun in more)
+    asked = " and ".join(f"{_rounded_up(number):,} more {noun}{'' if number == 1 else 's'}" for number, noun in more)
     told = f"about {asked} would probably decide it"
     if left is None or further <= left:
         return told
     return f"{told}, and the dataset holds {f'only {left:,}' if left else 'no'} more"
+
+
+def _rounded_up(number: int) -> int:
+    """Return a number of two digits followed by zeros: how many more it takes is known no better."""
+    step: int = 10 ** max(len(str(number)) - 2, 0)
+    return math.ceil(number / step) * step
+
+
+def units_in_words(judgement: Judgement) -> list[str]:
+    """Return what the units of a verdict's numbers are, a sentence each: of those that not everybody knows.
+
+    >>> from seatrial.contracts.policies import PolicySource
+    >>> mus = Estimate(value=0.4, low=0.3, high=0.5, n=500, method="bootstrap")
+    >>> said = {"rule": 0, "label": "span", "metric": "a.mus", "severity": "block", "bound": 0.6, "reason": "Small."}
+    >>> said |= {"requirement": "at most 0.6", "outcome": "passed", "counts_as": "passed", "judged": mus}
+    >>> rules = [RuleOutcome(**said, estimate=mus, unit="nat", highest=2.302585)]
+    >>> units_in_words(Judgement.model_construct(rules=rules))
+    ['Uncertainty is told as entropy, in nat: 0 is certain, 2.30 is all classes equally likely.']
+    """
+    highest = {outcome.highest for outcome in applied(judgement) if outcome.unit == "nat" and outcome.highest}
+    return [
+        f"Uncertainty is told as entropy, in nat: 0 is certain, {most:.2f} is all classes equally likely."
+        for most in sorted(highest)
+    ]
 
 
 def required(outcome: RuleOutcome) -> str:
@@ -142,7 +169,7 @@ def applied_rules(outcomes: Iterable[RuleOutcome]) -> set[int]:
 
 
 def not_measured(judgement: Judgement) -> list[RuleOutcome]:
-    """Return the outcomes of rules that did not apply, which the policy allows: outputs fold them into a line."""
+    """Return the outcomes of rules that do not apply, which the policy allows: outputs fold them into a line."""
     there = applied_rules(judgement.rules)
     return [outcome for outcome in judgement.rules if outcome.rule not in there]
 
@@ -173,14 +200,15 @@ def not_measured_in_words(outcomes: Sequence[RuleOutcome]) -> str:
     >>> of_before = RuleOutcome(**said, rule=3, metric="b.parts")
     >>> alone = RuleOutcome(**said, rule=4, metric="b.mus", unmeasured="no_baseline")
     >>> not_measured_in_words([absent])
-    '1 rule did not apply: it is about a check that was not run (a).'
+    '1 rule does not apply to this audit: it is about a check that was not run (a).'
     >>> not_measured_in_words([absent, another, unasked])
-    '3 rules did not apply: 2 are about checks that were not run (a), and 1 asks for more than b was set to measure.'
+    '3 rules do not apply to this audit: 2 are about checks that were not run (a), and 1 asks for more than b was set \
+to measure.'
     >>> not_measured_in_words([absent, unasked, alone]).partition(": ")[2]
     '1 is about a check that was not run (a), 1 asks for more than b was set to measure, and 1 has no baseline to \
 compare b with.'
     >>> not_measured_in_words([of_before])
-    '1 rule did not apply: it found nothing to judge (b).'
+    '1 rule does not apply to this audit: it found nothing to judge (b).'
     """
     # A rule that names several numbers counts once, as it does in the headline.
     rules = list({outcome.rule: outcome for outcome in outcomes}.values())
@@ -194,7 +222,8 @@ compare b with.'
             count = ("it" if len(some) == 1 else "they") if len(some) == len(rules) else f"{len(some):,}"
             names = ", ".join(dict.fromkeys(map(family, some)))
             told.append(f"{count} {(one if len(some) == 1 else several).format(names)}")
-    return f"{len(rules):,} {'rule' if len(rules) == 1 else 'rules'} did not apply: {_listed(told)}."
+    count = f"{len(rules):,} {'rule does' if len(rules) == 1 else 'rules do'} not apply to this audit"
+    return f"{count}: {_listed(told)}."
 
 
 def _listed(clauses: Sequence[str]) -> str:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from seatrial.contracts.states import RunState
 from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_words
-from tests.gates.audits import SPAN, audit, check, gap, judged
+from tests.gates.audits import SPAN, audit, broken, check, gap, judged
 
 NUMBERS = audit(check({"mus": gap(0.1, 0.0, 0.2), "msus": gap(0.5, 0.4, 0.6)}))
 PASSED: dict[str, Any] = {"metric": f"{SPAN}.mus", "max": 0.5}
@@ -23,19 +24,24 @@ def test_rules_that_found_nothing_to_judge_are_counted() -> None:
     failed = {"metric": f"{SPAN}.mus", "min": 0.5}
     found = judged(NUMBERS, PASSED, nothing, nothing)
     assert found.headline == (
-        "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat; "
-        "2 of 3 rules did not apply."
+        "May ship: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at most 0.5 nat. "
+        "The policy's other 2 rules ask for numbers that were not measured."
     )
-    assert judged(NUMBERS, failed, nothing).headline.endswith("; 1 of 2 rules did not apply.")
-    assert "did not apply" not in judged(NUMBERS, PASSED).headline
-    assert "did not apply" not in judged(NUMBERS, {**nothing, "required": True}, PASSED).headline
+    assert judged(NUMBERS, failed, nothing).headline.endswith(
+        ". The policy's other rule asks for a number that was not measured."
+    )
+    assert "other rule" not in judged(NUMBERS, PASSED).headline
+    assert "other rule" not in judged(NUMBERS, {**nothing, "required": True}, PASSED).headline
 
 
 def test_a_rule_of_several_numbers_counts_once() -> None:
     several = audit(check({"ece[arm=clean]": gap(0.1, 0.0, 0.2), "ece[arm=over]": gap(0.1, 0.0, 0.2)}))
     nothing = {"metric": f"{SPAN}.mus_worst", "max": 0.5, "required": False}
     found = judged(several, {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}, nothing)
-    assert found.headline == "May ship: both numbers of the rule are within bounds; 1 of 2 rules did not apply."
+    assert found.headline == (
+        "May ship: both numbers of the rule are within bounds. The policy's other rule asks for a number that was not "
+        "measured."
+    )
 
 
 def test_headline_and_folded_line_count_the_same_rules() -> None:
@@ -47,12 +53,51 @@ def test_headline_and_folded_line_count_the_same_rules() -> None:
     nothing = {"metric": f"{SPAN}.msus", "max": 0.5, "required": False}
     every = {"metric": f"{SPAN}.ece[arm=*]", "max": 0.5}
     found = judged(numbers, PASSED, every, warning, alone, nothing)
-    assert found.headline == "May ship: all 3 rules that applied hold; 2 of 5 rules did not apply."
-    assert not_measured_in_words(not_measured(found)).startswith("2 rules did not apply: ")
+    assert found.headline == (
+        "May ship: all 3 rules about what was measured hold. The policy's other 2 rules ask for numbers that were not "
+        "measured or a baseline."
+    )
+    assert not_measured_in_words(not_measured(found)).startswith("2 rules do not apply to this audit: ")
     assert {one.rule for one in applied(found)} == {0, 1, 2}
     assert len(applied(found)) + len(not_measured(found)) == len(found.rules)
     warned = judged(numbers, PASSED, every, {**warning, "max": 0.01}, nothing)
-    assert warned.headline == "May ship: 2 of 3 rules hold (1 warning); 1 of 4 rules did not apply."
+    assert warned.headline == (
+        "May ship: 2 of 3 rules hold (1 warning). The policy's other rule asks for a number that was not measured."
+    )
+
+
+def test_a_policy_about_more_than_one_check_says_so_without_alarm() -> None:
+    """Most rules of a shipped policy are about other checks: that is no sign that anything went untested."""
+    other = [
+        {"metric": metric, "min": 0.5, "required": False}
+        for metric in ("calibration.accuracy", "temperature_attack.clean_accuracy")
+    ]
+    alone = {**PASSED, "max": None, "max_regression": 0.1, "required": False}
+    found = judged(NUMBERS, PASSED, *other, alone)
+    assert found.headline.endswith(". The policy's other 3 rules ask for other checks or a baseline.")
+    doubted = audit(check({"mus": gap(0.1, 0.0, 0.2)}, ("zero_gradients", "warning")))
+    assert judged(doubted, PASSED, *other).headline == (
+        "Passed, but in doubt: the method's two attacks swing its uncertainty over 0.1000 nat; the policy allows at "
+        "most 0.5 nat. This policy looks past flags that speak of it: zero gradients. The policy's other 2 rules ask "
+        "for other checks."
+    )
+
+
+def test_a_check_that_failed_is_told_once_and_not_by_rule() -> None:
+    failed = audit(broken(RunState.FAILED))
+    rules = [{"metric": f"{SPAN}.{name}", "max": 0.5} for name in ("mus", "msus", "mus_worst")]
+    found = judged(failed, *rules)
+    assert found.headline == f"Could not be judged: {found.rules[0].reason}."
+    assert f"{SPAN}.mus" not in found.headline
+    assert judged(failed, *rules[:1]).headline.startswith(f"Could not be judged: {SPAN}.mus: ")
+
+
+def test_a_doubt_comes_before_what_it_is_about() -> None:
+    doubted = audit(check({"mus": gap(0.1, 0.0, 0.2)}, ("zero_gradients", "error")))
+    assert judged(doubted, PASSED).headline == (
+        f"Could not be judged: {SPAN}.mus: it does not pass, as the check is in doubt (zero_gradients), though the "
+        "whole interval [0.0000, 0.2000] is at most 0.5."
+    )
 
 
 def test_few_rules_that_failed_are_named() -> None:

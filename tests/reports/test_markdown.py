@@ -52,7 +52,7 @@ def test_verdict_and_rules_are_a_heading_and_a_table(one_audit: OneAudit, case: 
     judged, folded = applied(CASES[case].judgement), not_measured(CASES[case].judgement)
     assert not judged or rules.count("<tr>") == 1 + len(judged)
     assert rules.count("at most 0.5") == len(judged)
-    assert ("did not apply: " in page) == bool(folded)
+    assert ("not apply to this audit: " in page) == bool(folded)
 
 
 def test_a_rule_tells_its_interval_and_why_it_does_not_hold(one_audit: OneAudit) -> None:

@@ -183,7 +183,7 @@ METRICS = (
         name="ood_fpr95",
         unit="1",
         better="lower",
-        description="Share of clean examples flagged at the threshold that flags 95 % of the outliers.",
+        description="Share of clean examples flagged at the threshold that flags 95% of the outliers.",
         depends_on=only(),
     ),
 )

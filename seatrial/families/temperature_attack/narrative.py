@@ -146,9 +146,9 @@ def scale(result: Result, classes: int | None) -> Scale | None:
         mark=100 * clean,
         high=high,
         maximum=100.0,
-        band="accuracy under attack, from the strongest arm to as served"
+        band="accuracy under attack, from the strongest way of attacking to the model as served"
         if is_gap
-        else "accuracy under attack, from as served to the strongest other arm",
+        else "accuracy under attack, from the model as served to the strongest other way of attacking",
         line="unattacked",
     )
 

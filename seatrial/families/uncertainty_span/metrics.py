@@ -216,7 +216,8 @@ METRICS = (
         qualifiers=("arm",),
         unit="1",
         better="higher",
-        description="Accuracy in an arm; the under-confidence attack may change predictions.",
+        description="Share of right predictions in an arm, whose attack moves confidence and is not after the "
+        "prediction: no robust accuracy, which is what AutoAttack leaves (`robust_accuracy`).",
         depends_on=_depends(),
         per_example=equals("attack", "prediction_{arm}"),
     ),
@@ -372,7 +373,7 @@ METRICS = (
         qualifiers=("epsilon",),
         unit="1",
         better="lower",
-        description="Share of inliers flagged at the first threshold that flags 95 % of the outliers.",
+        description="Share of inliers flagged at the first threshold that flags 95% of the outliers.",
         depends_on=_depends(has_outliers=True),
         examples=smaller_sample,
     ),

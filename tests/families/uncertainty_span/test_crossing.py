@@ -32,7 +32,7 @@ def test_scores_made_up_from_the_decision_are_an_error() -> None:
     finite = left[np.isfinite(left)]
     assert np.median(finite) == pytest.approx(1, abs=0.02)
     assert f"{len(finite)} images" in flag.message
-    assert f"{np.mean(finite > 0.5):.0%} (95 % interval" in flag.message
+    assert f"{np.mean(finite > 0.5):.0%} (95% interval" in flag.message
 
 
 def test_a_least_lead_is_an_error_though_most_of_the_lead_is_used_up_before_it() -> None:

@@ -117,7 +117,7 @@ def _accuracy(ax: Axes, params: CertifiedCalibrationParams, result: Result) -> N
     points = _points(params, result, "certified_accuracy")
     _line(ax, points, "certified accuracy", BLUE, "none", "o")
     ax.vlines([radius for radius, _ in points], *_ends(points), color=BLUE, lw=1)
-    ax.set_title("accuracy, 95 % intervals")
+    ax.set_title("accuracy, 95% intervals")
 
 
 def _calibration(ax: Axes, params: CertifiedCalibrationParams, result: Result) -> None:
@@ -194,7 +194,7 @@ def _widths(axes: list[Axes], params: CertifiedCalibrationParams, result: Result
         points = _points(params, result, "interval_width", bound=bound)
         _band(axes[0], points, styles[bound][1])
         _line(axes[0], points, *styles[bound])
-    axes[0].set(xlabel="l_2 radius, pixels in [0, 1]", ylabel="mean width, 95 % interval", xlim=(0, None))
+    axes[0].set(xlabel="l_2 radius, pixels in [0, 1]", ylabel="mean width, 95% interval", xlim=(0, None))
     axes[0].set_ylim(0, 1)
     axes[0].legend(fontsize=8, loc="upper left")
 
@@ -217,7 +217,7 @@ def _spans(axes: list[Axes], params: CertifiedCalibrationParams, result: Result)
         _line(ax, certified, "certified: no attack exceeds it", DARK, "-", "o")
         _line(ax, attacked, "reached by an attack", RED, "--", "^")
         ax.set(xlabel="l_2 radius, pixels in [0, 1]", xlim=(0, None), ylim=(0, None), title=title)
-    axes[0].set_ylabel("mean span, nat, 95 % interval")
+    axes[0].set_ylabel("mean span, nat, 95% interval")
     axes[0].legend(fontsize=8, loc="upper left")
 
 

@@ -113,7 +113,7 @@ def _curves(axes: list[Axes], curves: dict[str, list[dict[str, Any]]], series: d
             ax.plot(*_line(worst), color=WORST, lw=1.1, ls="--", label="worst attacker per example", zorder=2)
         ends = [point for point in points if point["low"] is not None]
         levels, low, high = ([point[key] for point in ends] for key in ("level", "low", "high"))
-        ax.fill_between(levels, low, high, color=ONE, alpha=0.18, lw=0, label="95 % interval", zorder=2)
+        ax.fill_between(levels, low, high, color=ONE, alpha=0.18, lw=0, label="95% interval", zorder=2)
         ax.plot(*_line(points), color=ONE, marker="o", ms=3.2, lw=1.5, label="this attacker", zorder=3)
         if series["persistent"].get(attacker):
             own = [points[0], *[point for point in series["persistent"][attacker] if point["score"] is not None]]
@@ -145,12 +145,12 @@ def _ranking(ax: Axes, ranking: list[dict[str, Any]]) -> None:
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
     top = max([1.0, *[value + more for value, more in zip(values, high, strict=True)]])
-    ax.set(xlim=(0, top * 1.02), xlabel="score over the score without noise, 95 % interval")
+    ax.set(xlim=(0, top * 1.02), xlabel="score over the score without noise, 95% interval")
     right = ax.secondary_yaxis("right")
     right.set_yticks(at, [_rank(ranked) for ranked in ranking])
     right.tick_params(length=0)
     right.spines["right"].set_visible(False)
-    right.set_ylabel("rank, 95 % interval", fontsize=8)
+    right.set_ylabel("rank, 95% interval", fontsize=8)
 
 
 def _distances(ax: Axes, points: list[dict[str, Any]]) -> None:

@@ -106,7 +106,7 @@ def _bars(axes: list[Axes], shown: tuple[list[dict[str, Any]], set[str]]) -> Non
     names = [f"{recipe} (inert)" if recipe in powerless else recipe for recipe in recipes]
     axes[0].set_xticks(range(len(recipes)), names)
     axes[0].grid(visible=False, axis="x")
-    axes[0].set(ylabel="accuracy, 95 % interval", ylim=(0, 1))
+    axes[0].set(ylabel="accuracy, 95% interval", ylim=(0, 1))
     axes[0].figure.legend(loc="outside lower center", ncols=min(len(arms), 4), fontsize=8)
 
 

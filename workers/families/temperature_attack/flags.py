@@ -32,7 +32,7 @@ LOST_ERROR = 0.1
 """Share of clean texts with such a logit from which on the fitted arms are not to be relied on."""
 
 FEW = 50
-"""Validation examples below which a temperature is a guess: its 95 % interval spans a factor of 2 and more."""
+"""Validation examples below which a temperature is a guess: its 95% interval spans a factor of 2 and more."""
 
 DISAGREEING = 0.01
 """Share of texts on which TextAttack's count and the unmodified model may differ."""

@@ -247,7 +247,7 @@ def meaning_free_edits(audit: Audit) -> list[Flag]:
             Flag(
                 code="meaning_free_edits",
                 severity="error",
-                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95 % interval "
+                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95% interval "
                 f"{low:.0%} to {high:.0%}) are decided otherwise after an edit that leaves alone what they say; the "
                 f"first that did it is most often: {kind} ({times}). A model that reads texts does not turn round so: "
                 "what it withstands are the recipes. These edits count in label_only; others like them may do more.",

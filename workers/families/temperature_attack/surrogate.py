@@ -26,7 +26,7 @@ class SurrogateAgreement:
 
     Attributes:
         correlation: Spearman's.
-        low: Lower end of its 95 % interval, by Fisher's transformation over the edits.
+        low: Lower end of its 95% interval, by Fisher's transformation over the edits.
         high: Upper end.
         edits: Edits compared: those that change what the surrogate thinks, and no decision.
     """

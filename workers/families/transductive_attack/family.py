@@ -81,7 +81,8 @@ class TransductiveAttack:
                     built.check(target.classifier)
             except DefenceError as error:
                 field = "/".join(["defences", str(number), *([error.field] if error.field else [])])
-                raise PreflightError("defence-refused", "A defence cannot be had", str(error), field=field) from error
+                title = "A defence does not fit the model"
+                raise PreflightError("defence-refused", title, str(error), field=field) from error
 
     def next_stage(self, params: TransductiveAttackParams, done: Mapping[str, Records]) -> Stage | None:
         """Return ``static`` first, then each defence's games: without an attack, then under each."""

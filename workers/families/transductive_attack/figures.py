@@ -111,7 +111,7 @@ def _robustness(ax: Axes, params: TransductiveAttackParams, result: Result) -> N
         ax.axvline(edge - 0.5, color="#d0d0d0", lw=0.8)
     ax.set_xticks(range(len(defences)), [_label(name) for name in defences])
     ax.grid(visible=False, axis="x")
-    ax.set(ylabel="accuracy, 95 % interval", ylim=(0, 1), xlim=(-0.5, len(defences) - 0.5))
+    ax.set(ylabel="accuracy, 95% interval", ylim=(0, 1), xlim=(-0.5, len(defences) - 0.5))
     ax.figure.legend(loc="outside lower center", ncols=4, fontsize=8)
 
 

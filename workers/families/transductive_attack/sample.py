@@ -155,7 +155,7 @@ class Gap:
         lowest: The attack that is lowest; the first of those that tie.
         reference_rate: Mean over examples and repeats.
         lowest_rate: Likewise.
-        interval: At 95 %, of the true difference to the truly lowest.
+        interval: At 95%, of the true difference to the truly lowest.
         n: Examples that errored in none of the games compared.
     """
 

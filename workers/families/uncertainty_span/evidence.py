@@ -110,7 +110,7 @@ def masked_gradients(comparisons: list[Comparison]) -> list[Flag]:
     if not showing:
         return []
     told = [
-        f"{WITHOUT[one.stage]} {one.without:.3g} (difference {one.without - one.by_gradients:.3g}, 95 % interval "
+        f"{WITHOUT[one.stage]} {one.without:.3g} (difference {one.without - one.by_gradients:.3g}, 95% interval "
         f"{one.interval[0]:.3g} to {one.interval[1]:.3g}, {one.examples} examples)"
         for one in showing
         if one.interval is not None
@@ -144,7 +144,7 @@ def abrupt_decisions(crossing: Sample) -> list[Flag]:
         Flag(
             code="abrupt_decisions",
             severity="error",
-            message=f"Of {len(left)} images followed to where their prediction changes, {share.value:.0%} (95 % "
+            message=f"Of {len(left)} images followed to where their prediction changes, {share.value:.0%} (95% "
             f"interval {share.low:.0%} to {share.high:.0%}) still have {kept}. The median {before} is "
             f"{float(np.median(left)):.0%}; of a network that computes its scores it is about "
             f"{1 - BEFORE if before != 'there' else 0:.0%}. The scores are made up from the decision, and say nothing "

@@ -166,11 +166,11 @@ def _attacks(axes: list[Axes], result: Result) -> None:
         if estimate.low is not None and estimate.high is not None:
             axes[0].plot([estimate.low, estimate.high], [row, row], color="#222222", lw=1.2)
     axes[0].invert_yaxis()
-    axes[0].set(xlabel="expected calibration error, 95 % interval", xlim=(0, None))
+    axes[0].set(xlabel="expected calibration error, 95% interval", xlim=(0, None))
 
 
 def _outliers(axes: list[Axes], result: Result) -> None:
-    curves = {"auroc": ("AUROC", "under", "o"), "fpr95": ("FPR at 95 % TPR", "over", "s")}
+    curves = {"auroc": ("AUROC", "under", "o"), "fpr95": ("FPR at 95% TPR", "over", "s")}
     for name, (label, colour, marker) in curves.items():
         found = _by_qualifier(result.estimates, name, "epsilon")
         points = sorted((float(epsilon), estimate) for epsilon, estimate in found.items() if estimate.value is not None)

@@ -105,7 +105,7 @@ def masked_part(part: Part, sample: Sample, seed: int) -> list[Flag]:
                 severity="error",
                 message=f"Attacks that follow the gradients of the {part} part take it to "
                 f"{sign * float(by_gradients.mean()):.3g} nat on average, a search by scores alone to "
-                f"{sign * float(by_scores.mean()):.3g} ({further:.3g} further, 95 % interval {interval[0]:.3g} to "
+                f"{sign * float(by_scores.mean()):.3g} ({further:.3g} further, 95% interval {interval[0]:.3g} to "
                 f"{interval[1]:.3g}, {len(by_scores)} examples): the gradients are masked, and the true span may be "
                 "larger still.",
             )
