@@ -81,6 +81,15 @@ def is_open(estimate: Estimate, reach: Reach, end: Literal["low", "high"]) -> bo
     """
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return False
-    if end == "low":
-        return reach.lowest is not None and estimate.low <= reach.lowest < estimate.value
-    return reach.highest is not None and estimate.value < reach.highest <= estimate.high
+    return open_ends(estimate.value, estimate.low, estimate.high, reach)[end == "high"]
+
+
+def open_ends(value: float, low: float | None, high: float | None, reach: Reach) -> tuple[bool, bool]:
+    """Tell the same of the lower and the upper end; one that is not known is not open.
+
+    >>> open_ends(0.4, 0.2, 1.0, Reach(0.0, 1.0)), open_ends(0.0, 0.0, None, Reach(0.0, 1.0))
+    ((False, True), (False, False))
+    """
+    is_low = low is not None and reach.lowest is not None and low <= reach.lowest < value
+    is_high = high is not None and reach.highest is not None and value < reach.highest <= high
+    return is_low, is_high

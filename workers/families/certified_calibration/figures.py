@@ -1,15 +1,17 @@
 """Result to SVG figures: text that is the same for the same result, on any machine with the same matplotlib."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
+from seatrial.contracts.metric_ranges import Reach
 from seatrial.families.certified_calibration.params import BOUNDS, CertifiedCalibrationParams
 from seatrial.families.certified_calibration.uncertainty import SMOOTHED
 from workers.families.certified_calibration import admm_figures
 from workers.figures.drawing import draw_figure
+from workers.figures.intervals import FROM_ZERO, SHARE, Interval, draw_band, draw_intervals, say_dashed
 
 DARK, BLUE, RED, GREEN, VIOLET, OCHRE, GREY = (
     "#222222",
@@ -116,12 +118,13 @@ def _accuracy(ax: Axes, params: CertifiedCalibrationParams, result: Result) -> N
     ax.step(radii, accuracy, where="pre", color=BLUE, lw=1.4)
     points = _points(params, result, "certified_accuracy")
     _line(ax, points, "certified accuracy", BLUE, "none", "o")
-    ax.vlines([radius for radius, _ in points], *_ends(points), color=BLUE, lw=1)
+    if draw_intervals(ax, *_intervals(points), SHARE, colour=BLUE, width=1, caps=False):
+        say_dashed(ax)
     ax.set_title("accuracy, 95% intervals")
 
 
 def _calibration(ax: Axes, params: CertifiedCalibrationParams, result: Result) -> None:
-    _band(ax, _points(params, result, "cce"), DARK)
+    _band(ax, _points(params, result, "cce"), DARK, SHARE)
     _line(ax, _points(params, result, "cce_system"), "CCE of all examples", BLUE, (0, (1, 1)), "")
     for name, (label, colour, line, marker) in COMPARED.items():
         _line(ax, _points(params, result, name), label, colour, line, marker)
@@ -132,7 +135,7 @@ def _calibration(ax: Axes, params: CertifiedCalibrationParams, result: Result) -
 
 
 def _brier(ax: Axes, params: CertifiedCalibrationParams, result: Result) -> None:
-    _band(ax, _points(params, result, "cbs"), DARK)
+    _band(ax, _points(params, result, "cbs"), DARK, SHARE)
     _line(ax, _points(params, result, "cbs"), "certified, exactly", DARK, "-", "o")
     _same_examples(ax, result, "cbs")
     _attacks(ax, params, result, "brier")
@@ -192,7 +195,7 @@ def _widths(axes: list[Axes], params: CertifiedCalibrationParams, result: Result
     }
     for bound in BOUNDS:
         points = _points(params, result, "interval_width", bound=bound)
-        _band(axes[0], points, styles[bound][1])
+        _band(axes[0], points, styles[bound][1], SHARE)
         _line(axes[0], points, *styles[bound])
     axes[0].set(xlabel="l_2 radius, pixels in [0, 1]", ylabel="mean width, 95% interval", xlim=(0, None))
     axes[0].set_ylim(0, 1)
@@ -212,8 +215,8 @@ def _spans(axes: list[Axes], params: CertifiedCalibrationParams, result: Result)
     for ax, (uncertainty, title) in zip(axes, _spans_shown(params), strict=True):
         certified = _points(params, result, "certified_span", uncertainty=uncertainty)
         attacked = _points(params, result, "attacked_span", uncertainty=uncertainty)
-        _band(ax, certified, DARK)
-        _band(ax, attacked, RED)
+        _band(ax, certified, DARK, FROM_ZERO, axes[0])
+        _band(ax, attacked, RED, FROM_ZERO, axes[0])
         _line(ax, certified, "certified: no attack exceeds it", DARK, "-", "o")
         _line(ax, attacked, "reached by an attack", RED, "--", "^")
         ax.set(xlabel="l_2 radius, pixels in [0, 1]", xlim=(0, None), ylim=(0, None), title=title)
@@ -228,15 +231,13 @@ def _line(ax: Axes, points: Points, label: str, colour: str, line: Any, marker: 
     ax.plot(radii, values, color=colour, ls=line, marker=marker, ms=4, lw=1.4, label=label, clip_on=False)
 
 
-def _band(ax: Axes, points: Points, colour: str) -> None:
-    ax.fill_between([radius for radius, _ in points], *_ends(points), color=colour, alpha=0.12, lw=0)
+def _band(ax: Axes, points: Points, colour: str, reach: Reach, legend: Axes | None = None) -> None:
+    if draw_band(ax, *_intervals(points), reach, colour=colour):
+        say_dashed(legend or ax)
 
 
-def _ends(points: Points) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the lower and upper ends of intervals; the value where there is none."""
-    lows = [estimate.low if estimate.low is not None else estimate.value or 0.0 for _, estimate in points]
-    highs = [estimate.high if estimate.high is not None else estimate.value or 0.0 for _, estimate in points]
-    return lows, highs
+def _intervals(points: Points) -> tuple[list[float], list[Interval]]:
+    return [radius for radius, _ in points], [Interval.of(estimate) for _, estimate in points]
 
 
 def _points(params: CertifiedCalibrationParams, result: Result, name: str, **qualifiers: str) -> Points:

@@ -11,6 +11,15 @@ from seatrial.contracts.noise import ATTACKERS, COMBINED
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from workers.families.low_level_attack.names import called
 from workers.figures.drawing import draw_figure
+from workers.figures.intervals import (
+    FROM_ZERO,
+    SHARE,
+    TITLES,
+    Interval,
+    draw_band,
+    draw_intervals,
+    say_dashed,
+)
 
 MARKERS = dict(zip((*ATTACKERS, COMBINED), "os^vDPX*<>h", strict=True))
 """Attackers are told apart by shape; colours repeat, in another lightness."""
@@ -99,6 +108,7 @@ def _curves(axes: list[Axes], curves: dict[str, list[dict[str, Any]]], series: d
     chance = series.get("chance")
     floor = min([*lows, *([] if chance is None else [chance])])
     bottom = max(0.0, math.floor(floor * 10 - 0.3) / 10)
+    is_dashed = False
     for place, ax in enumerate(axes):
         if place >= len(known):
             ax.set_visible(False)
@@ -112,8 +122,9 @@ def _curves(axes: list[Axes], curves: dict[str, list[dict[str, Any]]], series: d
         if worst:
             ax.plot(*_line(worst), color=WORST, lw=1.1, ls="--", label="worst attacker per example", zorder=2)
         ends = [point for point in points if point["low"] is not None]
-        levels, low, high = ([point[key] for point in ends] for key in ("level", "low", "high"))
-        ax.fill_between(levels, low, high, color=ONE, alpha=0.18, lw=0, label="95% interval", zorder=2)
+        levels = [point["level"] for point in ends]
+        intervals = [Interval(point["score"], point["low"], point["high"]) for point in ends]
+        is_dashed = draw_band(ax, levels, intervals, SHARE, colour=ONE, alpha=0.18, label="95% interval") or is_dashed
         ax.plot(*_line(points), color=ONE, marker="o", ms=3.2, lw=1.5, label="this attacker", zorder=3)
         if series["persistent"].get(attacker):
             own = [points[0], *[point for point in series["persistent"][attacker] if point["score"] is not None]]
@@ -129,6 +140,8 @@ def _curves(axes: list[Axes], curves: dict[str, list[dict[str, Any]]], series: d
             ax.set_xticklabels([])
         else:
             ax.set_xlabel("share of words attacked", fontsize=8)
+    if is_dashed:
+        say_dashed(axes[0])
     handles, labels = axes[0].get_legend_handles_labels()
     axes[0].figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4), fontsize=8)
 
@@ -136,16 +149,16 @@ def _curves(axes: list[Axes], curves: dict[str, list[dict[str, Any]]], series: d
 def _ranking(ax: Axes, ranking: list[dict[str, Any]]) -> None:
     at = list(range(len(ranking)))
     values = [ranked["relative_score"] for ranked in ranking]
-    low = [ranked["relative_score"] - _or(ranked["relative_low"], ranked["relative_score"]) for ranked in ranking]
-    high = [_or(ranked["relative_high"], ranked["relative_score"]) - ranked["relative_score"] for ranked in ranking]
+    ends = [Interval(one["relative_score"], one["relative_low"], one["relative_high"]) for one in ranking]
     ax.barh(at, values, 0.62, color=ONE, alpha=0.35)
-    ax.errorbar(values, at, xerr=[low, high], fmt="o", ms=4, color="#111111", elinewidth=1.1, capsize=2.5)
+    ax.plot(values, at, "o", ms=4, color="#111111")
+    is_dashed = draw_intervals(ax, at, ends, FROM_ZERO, colour="#111111", is_horizontal=True)
     ax.axvline(1.0, color="#555555", lw=0.8, ls=":")
     ax.set_yticks(at, [called(ranked["attacker"]) for ranked in ranking])
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
-    top = max([1.0, *[value + more for value, more in zip(values, high, strict=True)]])
-    ax.set(xlim=(0, top * 1.02), xlabel="score over the score without noise, 95% interval")
+    top = max([1.0, *[one.value if one.high is None else one.high for one in ends]])
+    ax.set(xlim=(0, top * 1.02), xlabel=f"score over the score without noise, {TITLES[is_dashed]}")
     right = ax.secondary_yaxis("right")
     right.set_yticks(at, [_rank(ranked) for ranked in ranking])
     right.tick_params(length=0)

@@ -9,6 +9,7 @@ from seatrial.contracts.estimates import Result
 from seatrial.families.temperature_attack.illusion_gap import inert
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, TemperatureAttackParams
 from workers.figures.drawing import draw_figure
+from workers.figures.intervals import SHARE, Interval, draw_band, draw_intervals, say_dashed
 
 COLOURS = {
     AS_SERVED: "#4d4d4d",
@@ -95,18 +96,20 @@ def _figure(
 def _bars(axes: list[Axes], shown: tuple[list[dict[str, Any]], set[str]]) -> None:
     bars, powerless = shown
     recipes, arms = (list(dict.fromkeys(bar[key] for bar in bars)) for key in ("recipe", "arm"))
-    width = 0.8 / len(arms)
+    width, is_dashed = 0.8 / len(arms), False
     for place, arm in enumerate(arms):
         own = [bar for bar in bars if bar["arm"] == arm]
         at = [recipes.index(bar["recipe"]) + (place - (len(arms) - 1) / 2) * width for bar in own]
         values = [bar["accuracy"] for bar in own]
-        ends = [[bar["accuracy"] - bar["low"] for bar in own], [bar["high"] - bar["accuracy"] for bar in own]]
         axes[0].bar(at, values, width * 0.92, color=COLOURS[arm], label=LABELS[arm])
-        axes[0].errorbar(at, values, yerr=ends, fmt="none", ecolor="#111111", elinewidth=0.9, capsize=2)
+        ends = [_interval(bar) for bar in own]
+        is_dashed = draw_intervals(axes[0], at, ends, SHARE, colour="#111111", width=0.9) or is_dashed
     names = [f"{recipe} (inert)" if recipe in powerless else recipe for recipe in recipes]
     axes[0].set_xticks(range(len(recipes)), names)
     axes[0].grid(visible=False, axis="x")
     axes[0].set(ylabel="accuracy, 95% interval", ylim=(0, 1))
+    if is_dashed:
+        say_dashed(axes[0])
     axes[0].figure.legend(loc="outside lower center", ncols=min(len(arms), 4), fontsize=8)
 
 
@@ -117,8 +120,8 @@ def _has_confidence(curve: dict[str, Any]) -> bool:
 
 def _curves(axes: list[Axes], shown: tuple[dict[str, Any], list[str]]) -> None:
     curve, names = shown
-    for ax, name in zip(axes, names, strict=True):
-        _curve(ax, curve, name)
+    if any([_curve(ax, curve, name) for ax, name in zip(axes, names, strict=True)]):
+        say_dashed(axes[0])
     axes[0].set_xscale("log")
     axes[0].set(xlabel="temperature, on top of what is served", ylabel="accuracy under DeepWordBug")
     for ax in axes[1:]:
@@ -126,31 +129,33 @@ def _curves(axes: list[Axes], shown: tuple[dict[str, Any], list[str]]) -> None:
     axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
 
 
-def _curve(ax: Axes, curve: dict[str, Any], against: str) -> None:
+def _curve(ax: Axes, curve: dict[str, Any], against: str) -> bool:
+    """Draw one, and tell whether any interval of it has an open end."""
     points = [point for point in curve["points"] if point["accuracy"] is not None]
     places = [point[against] for point in points]
-    lows, highs = ([point[end] for point in points] for end in ("low", "high"))
-    ax.fill_between(places, lows, highs, color="#2e6f9e", alpha=0.12, lw=0)
+    is_dashed = draw_band(ax, places, [_interval(point) for point in points], SHARE, colour="#2e6f9e")
     label = f"search, {points[0]['n']} validation texts"
     ax.plot(places, [point["accuracy"] for point in points], "-", marker=".", color="#2e6f9e", lw=1, label=label)
     for arm, at in curve["arms"].items():
         if at["accuracy"] is None:
             continue
-        ends = [[at["accuracy"] - at["low"]], [at["high"] - at["accuracy"]]]
-        ax.errorbar(
+        is_dashed = draw_intervals(ax, [at[against]], [_interval(at)], SHARE, colour=COLOURS[arm]) or is_dashed
+        ax.plot(
             [at[against]],
             [at["accuracy"]],
-            yerr=ends,
-            fmt=MARKERS.get(arm, "o"),
+            MARKERS.get(arm, "o"),
             color=COLOURS[arm],
             ms=9 if arm == AS_SERVED else 6,
             # Hollow, so that an arm at the same temperature is seen inside it.
             mfc="none" if arm == AS_SERVED else COLOURS[arm],
-            elinewidth=1.2,
-            capsize=2,
             label=f"{LABELS[arm]}, {at['n']} texts",
         )
     ax.set(ylim=(0, 1))
+    return is_dashed
+
+
+def _interval(point: dict[str, Any]) -> Interval:
+    return Interval(point["accuracy"], point["low"], point["high"])
 
 
 def _reliability(axes: list[Axes], diagrams: list[tuple[str, dict[str, Any], Any]]) -> None:

@@ -12,6 +12,7 @@ from seatrial.families.transductive_attack.params import MODEL_SPACE, Transducti
 from workers.families.transductive_attack.names import called
 from workers.families.transductive_attack.sample import CLEAN
 from workers.figures.drawing import draw_figure
+from workers.figures.intervals import SHARE, Interval, draw_band, draw_intervals, say_dashed
 
 ATTACKS = {
     CLEAN: ("no attack", "#8c8c8c", "X"),
@@ -80,12 +81,12 @@ def draw(params: TransductiveAttackParams, result: Result) -> dict[str, str]:
 
 def _robustness(ax: Axes, params: TransductiveAttackParams, result: Result) -> None:
     defences, attacks = [one.name for one in params.defences], [CLEAN, *params.corruptions, *params.attacks]
-    static = result.estimates.get("static_robustness")
+    static, is_dashed = result.estimates.get("static_robustness"), False
     if static is not None and static.value is not None:
         by = next((label for attack, label in STATIC_LABELS.items() if attack in params.attacks), "")
         ax.axhline(static.value, color="#222222", lw=1, ls="--", label=f"static model, {by}")
-        if static.low is not None and static.high is not None:
-            ax.axhspan(static.low, static.high, color="#222222", alpha=0.08, lw=0)
+        edges = [-0.5, len(defences) - 0.5]
+        is_dashed = draw_band(ax, edges, [Interval.of(static)] * 2, SHARE, colour="#222222", alpha=0.08)
     step = 0.8 / len(attacks)
     for place, attack in enumerate(attacks):
         label, colour, marker = ATTACKS[attack]
@@ -94,19 +95,12 @@ def _robustness(ax: Axes, params: TransductiveAttackParams, result: Result) -> N
             continue
         positions = [at + (place - (len(attacks) - 1) / 2) * step for at, _ in points]
         values = [kept.value or 0.0 for _, kept in points]
-        ax.errorbar(
-            positions,
-            values,
-            yerr=_ends([kept for _, kept in points]),
-            fmt=marker,
-            color=colour,
-            ms=5,
-            elinewidth=1.1,
-            capsize=2,
-            label=label,
-            # Markers at 0 and 1 are whole.
-            clip_on=False,
-        )
+        ends = [Interval.of(kept) for _, kept in points]
+        is_dashed = draw_intervals(ax, positions, ends, SHARE, colour=colour) or is_dashed
+        # Markers at 0 and 1 are whole.
+        ax.plot(positions, values, marker, color=colour, ms=5, label=label, clip_on=False)
+    if is_dashed:
+        say_dashed(ax)
     for edge in range(1, len(defences)):
         ax.axvline(edge - 0.5, color="#d0d0d0", lw=0.8)
     ax.set_xticks(range(len(defences)), [_label(name) for name in defences])
@@ -172,17 +166,6 @@ def _kept(result: Result, defence: str, attack: str) -> Estimate | None:
     named = {"defence": defence} if attack == CLEAN else {"defence": defence, "attack": attack}
     estimate = result.estimates.get(metric_name("clean_accuracy" if attack == CLEAN else "robustness", **named))
     return None if estimate is None or estimate.value is None else estimate
-
-
-def _ends(kept: Sequence[Estimate]) -> list[list[float]]:
-    """Return how far intervals reach below and above their values; 0 where there is none."""
-    values = [one.value or 0.0 for one in kept]
-    lows = [value if one.low is None else one.low for value, one in zip(values, kept, strict=True)]
-    highs = [value if one.high is None else one.high for value, one in zip(values, kept, strict=True)]
-    return [
-        [value - low for value, low in zip(values, lows, strict=True)],
-        [high - value for value, high in zip(values, highs, strict=True)],
-    ]
 
 
 def _of(result: Result, series: str, attack: str) -> list[dict[str, Any]]:

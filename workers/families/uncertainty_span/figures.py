@@ -10,6 +10,7 @@ from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.passes import PARTS
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from workers.figures.drawing import draw_figure
+from workers.figures.intervals import SHARE, TITLES, Interval, draw_intervals, say_dashed
 
 COLOURS = {"clean": "#4d4d4d", "over": "#c8553d", "under": "#2e6f9e"}
 """Told apart also in print and by colour-blind readers; line styles differ as well."""
@@ -162,23 +163,24 @@ def _attacks(axes: list[Axes], result: Result) -> None:
     defined = {name: estimate for name, estimate in found.items() if estimate.value is not None}
     values = [estimate.value or 0.0 for estimate in defined.values()]
     axes[0].barh(list(defined), values, color=COLOURS["over"], alpha=0.75, height=0.6)
-    for row, estimate in enumerate(defined.values()):
-        if estimate.low is not None and estimate.high is not None:
-            axes[0].plot([estimate.low, estimate.high], [row, row], color="#222222", lw=1.2)
+    ends = [Interval.of(estimate) for estimate in defined.values()]
+    is_dashed = draw_intervals(axes[0], range(len(ends)), ends, SHARE, colour="#222222", is_horizontal=True, caps=False)
     axes[0].invert_yaxis()
-    axes[0].set(xlabel="expected calibration error, 95% interval", xlim=(0, None))
+    axes[0].set(xlabel=f"expected calibration error, {TITLES[is_dashed]}", xlim=(0, None))
 
 
 def _outliers(axes: list[Axes], result: Result) -> None:
+    is_dashed = False
     curves = {"auroc": ("AUROC", "under", "o"), "fpr95": ("FPR at 95% TPR", "over", "s")}
     for name, (label, colour, marker) in curves.items():
         found = _by_qualifier(result.estimates, name, "epsilon")
         points = sorted((float(epsilon), estimate) for epsilon, estimate in found.items() if estimate.value is not None)
         epsilons, values = [x for x, _ in points], [estimate.value or 0.0 for _, estimate in points]
         axes[0].plot(epsilons, values, marker=marker, label=label, color=COLOURS[colour], linestyle=STYLES[colour])
-        for epsilon, estimate in points:
-            if estimate.low is not None and estimate.high is not None:
-                axes[0].plot([epsilon, epsilon], [estimate.low, estimate.high], color=COLOURS[colour], lw=1)
+        ends = [Interval.of(estimate) for _, estimate in points]
+        is_dashed |= draw_intervals(axes[0], epsilons, ends, SHARE, colour=COLOURS[colour], width=1, caps=False)
+    if is_dashed:
+        say_dashed(axes[0])
     axes[0].axhline(0.5, color="#999999", lw=0.8)
     axes[0].set(xlabel="epsilon of the attack on the outliers", ylim=(0, 1.02))
     axes[0].legend()
