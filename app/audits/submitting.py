@@ -25,6 +25,7 @@ from app.audits.timing import range_of, spreads
 from app.datasets import repository as datasets
 from app.models import repository as models
 from app.policies.baselines import check_baseline, not_promoted
+from app.policies.judged import not_about
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.identifiers import no_such
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
@@ -169,6 +170,7 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         reused = [one[0] if one else None for one in found]
     of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
     notes = not_promoted(session, project_id, request.baseline, model.name)
+    notes += [] if policy is None else not_about(parsed(policy), request.checks)
     return Plan(request, drawn, model, dataset, further, costs, policy, least, asked, reused, of_kinds, notes)
 
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.console.parameters import write_params
+from app.console.policy_choice import in_fields, said_of
 from app.reports.repository import get_audit
 from seatrial.contracts.audits import AuditCreate
-from seatrial.contracts.registry import families
 
 _IN_FORM = ("model", "dataset", "checks", "seed", "samples", "policy", "baseline", "reuse")
 
@@ -35,20 +34,13 @@ def repeated(session: Session, project_id: str, audit_id: str) -> Repeated:
     """
     row = get_audit(session, project_id, audit_id)
     values = {"model": row.model_id, "dataset": row.dataset_id, "samples": str(row.samples), "seed": str(row.seed)}
-    values |= {"policy": (row.policy or {}).get("source", {}).get("name", ""), "baseline": row.baseline or ""}
+    policy, left_behind = said_of(session, project_id, row.id, row.policy)
+    values |= {"policy": policy, "baseline": row.baseline or ""}
     values |= {"reuse": "true"} if row.spec.get("reuse") else {}
-    checks: dict[str, dict[str, object]] = {}
-    left_behind = []
-    for check in row.spec.get("checks", ()):
-        kind = check["kind"]
-        if kind not in families():
-            left_behind.append(f"The family `{kind}` is not installed any more.")
-        elif kind in checks:
-            left_behind.append(f"It ran `{kind}` more than once: the form holds the first.")
-        else:
-            checks[kind] = check
-            values |= write_params(kind, check)
+    checks = in_fields(row.spec.get("checks", ()), owner="The audit")
+    values |= checks.values
+    left_behind += checks.left_behind
     for name, field in AuditCreate.model_fields.items():
         if name not in _IN_FORM and row.spec.get(name, field.default) != field.default:
             left_behind.append(f"Its `{name}` was {row.spec[name]}; the form leaves it at its default.")
-    return Repeated(values, list(checks), left_behind)
+    return Repeated(values, checks.kinds, left_behind)

@@ -45,12 +45,13 @@ def about(kind: str, params: Mapping[str, Any] | None = None) -> str:
         return f"{narrative.question(starting)} {doc}"
 
 
-def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:
+def request_of(fields: Mapping[str, str], kinds: list[str], policy: Mapping[str, Any] | None = None) -> AuditCreate:
     """Return the request a form stands for.
 
     Args:
         fields: The form.
         kinds: Families that were chosen.
+        policy: The policy itself, where it is none that the field names.
 
     Raises:
         InvalidRequestError: Something in it does not fit; ``errors`` points at it as in the API's body.
@@ -62,6 +63,8 @@ def request_of(fields: Mapping[str, str], kinds: list[str]) -> AuditCreate:
     }
     body |= {name: whole_or_text(fields[name]) for name in _NUMBERS if fields.get(name)}
     body |= {name: fields[name] for name in _TEXTS if fields.get(name)}
+    if policy is not None:
+        body["policy"] = policy
     if fields.get("reuse"):
         body["reuse"] = True
     return parse_json(json.dumps(body), AuditCreate)

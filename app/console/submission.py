@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 
 from app.audits import service as audits
 from app.audits.submitting import estimate, plan, why_not
-from app.console import repository, service
+from app.console import policy_choice, repository
 from app.console.fitting import HELD_OUT, LEFT_OPEN, mismatch, newest_held_out, options
 from app.console.forms import Form
 from app.console.pages import page
@@ -42,15 +42,29 @@ _KEPT = ("samples", "seed", "reuse", "policy", "baseline")
 
 @router.get("/submit")
 def ask(
-    request: Request, viewer: Runner, services: Service, model: str = "", dataset: str = "", audit: str = ""
+    request: Request,
+    viewer: Runner,
+    services: Service,
+    model: str = "",
+    dataset: str = "",
+    audit: str = "",
+    policy: str = "",
 ) -> Response:
-    """Ask for model and data, then for the checks that fit them; with ``audit``, start with what that one was asked."""
+    """Ask for model and data, then for the checks that fit them.
+
+    With ``audit``, start with what that one was asked; with ``policy``, with the checks it is about.
+    """
     if audit:
         with services.database.read() as session:
             again = repeated(session, viewer.project_id, audit)
         form = Form({**STARTING, **again.values})
         return _form(request, viewer, services, form, kinds=again.kinds, left_behind=again.left_behind)
-    return _form(request, viewer, services, Form({**STARTING, "model": model, "dataset": dataset}), kinds=[])
+    form, told = Form({**STARTING, "model": model, "dataset": dataset}), policy_choice.Checks({}, [], [])
+    if policy:
+        with services.database.read() as session:
+            told = policy_choice.checks_of(session, viewer.project_id, policy)
+        form = Form({**form.values, "policy": policy, **told.values})
+    return _form(request, viewer, services, form, kinds=told.kinds, left_behind=told.left_behind)
 
 
 @router.post("/submit")
@@ -59,10 +73,13 @@ def estimate_cost(request: Request, viewer: Runner, services: Service, posted: P
     form, kinds = Form(joined(posted)), posted.get("checks", [])
     if "change" in posted:
         return _form(request, viewer, services, form, kinds=kinds)
+    if "fill" in posted:
+        return _filled(request, viewer, services, form, kinds)
     try:
         with services.database.read() as session:
             form = _completed(session, viewer.project_id, form)
-            asked = request_of(form.values, kinds)
+            own = policy_choice.document_of(session, viewer.project_id, form.said("policy"))
+            asked = request_of(form.values, kinds, own)
             planned = plan(session, viewer.project_id, asked, services.settings)
             refused = why_not(session, viewer.project_id, planned)
             asked, cost = planned.request, estimate(planned, refused=refused)
@@ -78,6 +95,18 @@ def estimate_cost(request: Request, viewer: Runner, services: Service, posted: P
         "samples": planned.samples,
     }
     return _form(request, viewer, services, form, kinds=kinds, cost=cost, confirmed=confirmed)
+
+
+def _filled(request: Request, viewer: Viewer, services: Services, form: Form, kinds: list[str]) -> Response:
+    """Show the form with the checks that the chosen policy is about in place of those in it."""
+    try:
+        with services.database.read() as session:
+            told = policy_choice.checks_of(session, viewer.project_id, form.said("policy"))
+    except ProblemError as error:
+        form.refuse_all(error, lambda _: "policy")
+        return _form(request, viewer, services, form, kinds=kinds, status=error.status)
+    form = replace(form, values={**form.values, **told.values})
+    return _form(request, viewer, services, form, kinds=told.kinds or kinds, left_behind=told.left_behind)
 
 
 @router.post("/submit/about")
@@ -121,7 +150,8 @@ def _form(
         form = _completed(session, viewer.project_id, form)
         dataset = named_row(datasets.find, session, viewer.project_id, form.said("dataset"))
         misfit = None if model is None or dataset is None else mismatch(model, dataset)
-        policies = service.policy_names(session, viewer.project_id)
+        policies = policy_choice.options(session, viewer.project_id, form.said("policy"))
+        about_checks = policy_choice.about_checks(session, viewer.project_id, form.said("policy"))
     is_fitting = model is not None and dataset is not None and misfit is None
     checks = offered_checks(model, form, kinds) if is_fitting else []
     return page(
@@ -141,7 +171,8 @@ def _form(
         left_behind=left_behind or [],
         mismatch=misfit,
         checks=checks,
-        policies=[("", "none: only numbers"), *((name, name) for name in policies)],
+        policies=policies,
+        about_checks=about_checks,
         cost=cost,
         confirmed=confirmed,
     )

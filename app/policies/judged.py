@@ -1,10 +1,14 @@
-"""Which numbers shipped policies judge: what is shown first where an audit has dozens of numbers."""
+"""Which numbers policies judge: what is shown first where an audit has dozens of numbers, and what is not judged."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from app.policies.presets import DEMANDS
+from seatrial.contracts.checks import CheckParams
+from seatrial.contracts.policies import Policy
+from seatrial.judging.comparability import nearest_departure
 from seatrial.judging.measured import is_named
 from seatrial.judging.ranges import named
+from seatrial.judging.wording import departed
 
 
 def judged_of(family: str, names: Iterable[str]) -> list[str]:
@@ -29,6 +33,21 @@ def judged_first(metrics: Iterable[str]) -> list[str]:
         names.setdefault(family, []).append(name)
     judged = [f"{family}.{name}" for family, found in names.items() for name in judged_of(family, found)]
     return list(dict.fromkeys([*judged, *there]))
+
+
+def not_about(policy: Policy, checks: Sequence[CheckParams]) -> list[str]:
+    """Return, in a sentence each, of which families a policy is about other checks: its rules on them cannot pass."""
+    told = []
+    for kind in dict.fromkeys(check.kind for check in checks):
+        run, asked = (
+            [one.model_dump(mode="json") for one in some if one.kind == kind] for some in (checks, policy.checks)
+        )
+        if departure := nearest_departure(kind, run, asked):
+            told.append(
+                f"Rules about {kind} will be errored: the policy is about another check ({departed(departure)}). "
+                "Run the policy's checks to have them judged."
+            )
+    return told
 
 
 def is_judged(metric: str) -> bool:

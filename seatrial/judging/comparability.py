@@ -4,7 +4,7 @@ A parameter counts unless the metric says otherwise, so that one nobody thought 
 them up. What belongs to the model as it is served is part of what is compared, and does not count.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -46,6 +46,19 @@ def departures(kind: str, params: Mapping[str, Any], asked: Mapping[str, Any]) -
         for name in dict.fromkeys([*theirs, *ours])
         if ours.get(name) != theirs.get(name) and name != "kind"
     ]
+
+
+def nearest_departure(kind: str, run: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return in what the nearest check departs from one a policy is about; nothing where each of those is run.
+
+    Args:
+        kind: Family of all.
+        run: Parameters of the checks that are run.
+        asked: Of those the policy is about.
+    """
+    apart = [[departures(kind, params, one) for params in run] for one in asked]
+    lacking = [row for row in apart if all(row)]
+    return min(lacking[0], key=len) if lacking else []
 
 
 def _meaning(metric: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.judging import wording
-from seatrial.judging.comparability import departures
+from seatrial.judging.comparability import departures, nearest_departure
 from seatrial.judging.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
 from seatrial.judging.headlines import headline
 from seatrial.judging.measured import Measured, MeasuredCheck
@@ -220,13 +220,12 @@ def _run_as_asked(policy: Policy, audit: Measured) -> dict[str, _Run]:
     for kind in dict.fromkeys(check.kind for check in audit.checks):
         checks = [check for check in audit.checks if check.kind == kind]
         asked = [one.model_dump(mode="json") for one in policy.checks if one.kind == kind]
-        # By check, in what it departs from each that is asked for; of none where nothing is.
-        apart = [[departures(kind, check.params, one) for one in asked] for check in checks]
-        lacking = [column for column in zip(*apart, strict=True) if all(column)]
-        if lacking:
-            found[kind] = _Run([], min(lacking[0], key=len))
+        if departure := nearest_departure(kind, [check.params for check in checks], asked):
+            found[kind] = _Run([], departure)
         else:
-            found[kind] = _Run([check for check, row in zip(checks, apart, strict=True) if not row or not all(row)])
+            # Of a policy that is about none in particular, all.
+            is_asked = [not asked or not all(departures(kind, check.params, one) for one in asked) for check in checks]
+            found[kind] = _Run([check for check, it in zip(checks, is_asked, strict=True) if it])
     return found
 
 

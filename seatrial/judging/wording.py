@@ -43,11 +43,17 @@ def no_family(family: str, audit: Measured) -> str:
 
 def other_check(family: str, departs: Sequence[str]) -> str:
     """Say that no check was run as the policy asks, and in what the nearest departs from that."""
+    return f"the policy is about another {family} check than was run: {departed(departs)}; run the policy's checks"
+
+
+def departed(departs: Sequence[str]) -> str:
+    """Return in what a check departs from another, the first few of many.
+
+    >>> departed(["steps is 5 and not 6"]), departed(["a", "b", "c", "d"])
+    ('steps is 5 and not 6', 'a, b, c and 1 more')
+    """
     more = f" and {len(departs) - _MOST_DEPARTURES} more" if len(departs) > _MOST_DEPARTURES else ""
-    return (
-        f"the policy is about another {family} check than was run: {', '.join(departs[:_MOST_DEPARTURES])}{more}; "
-        "run the policy's checks"
-    )
+    return f"{', '.join(departs[:_MOST_DEPARTURES])}{more}"
 
 
 def no_metric(asked: MetricName, checks: Sequence[MeasuredCheck]) -> str:

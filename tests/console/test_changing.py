@@ -122,3 +122,80 @@ def test_an_audit_is_submitted_again_with_its_settings(console: Console, ready: 
     asked = json.loads(request_of(posted))
     assert (asked["checks"], asked["policy"], asked["samples"]) == (spec["checks"], "strict", 16)
     assert console.get("/submit?audit=aud_nothing").status_code == 404
+
+
+OWN = {
+    "name": "release",
+    "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.5}],
+    "checks": [{"kind": "uncertainty_span", "epsilon": 0.1, "steps": 6}],
+}
+
+
+def test_a_policy_fills_in_the_checks_it_is_about(console: Console, ready: dict[str, str]) -> None:
+    assert console.client.post("/v1/policies", json=OWN).status_code == 201
+    page = console.get(f"/submit?model={ready['model']}&dataset={ready['dataset']}")
+    (button,) = [one for one in elements(page, "button") if one.get("name") == "fill"]
+    place = next(one for one in elements(page, "div") if one.get("data-of") == "policy")
+    # Shipped ones are about whatever was run.
+    assert (button["value"], place["data-for"]) == ("yes", "release")
+    typed = {**sent_by(page), "model": ready["model"], "dataset": ready["dataset"], "policy": "release"}
+    typed |= {"params-uncertainty_span": '{"epsilon": 0.3}', "checks": "certified_calibration"}
+    filled = console.post("/submit", **typed, fill="yes")
+    assert (field(filled, "p-uncertainty_span-epsilon"), field(filled, "p-uncertainty_span-steps")) == ("0.1", "6")
+    chosen = [one["value"] for one in elements(filled, "input") if one.get("name") == "checks" and "checked" in one]
+    assert chosen == ["uncertainty_span"]
+    asked = json.loads(
+        request_of(console.post("/submit", **sent_by(filled), model=ready["model"], dataset=ready["dataset"]))
+    )
+    assert [(one["epsilon"], one["steps"]) for one in asked["checks"]] == [(0.1, 6)]
+    assert asked["policy"] == "release"
+
+
+def test_another_check_than_the_policy_is_about_is_said_before_it_is_paid_for(
+    console: Console, ready: dict[str, str]
+) -> None:
+    assert console.client.post("/v1/policies", json=OWN).status_code == 201
+    asked = {"epsilon": 0.1, "steps": 6}
+    given = {**ready, "checks": "uncertainty_span", "policy": "release"}
+    page = console.post("/submit", **given, **{"params-uncertainty_span": json.dumps({**asked, "steps": 5})})
+    told = words(page)
+    assert (
+        "Rules about uncertainty_span will be errored: the policy is about another check (steps is 5 and not 6" in told
+    )
+    page = console.post("/submit", **given, **{"params-uncertainty_span": json.dumps(asked)})
+    assert "Estimated cost" in words(page)
+    assert "will be errored" not in words(page)
+
+
+def test_the_page_of_a_policy_leads_to_its_checks(console: Console, ready: dict[str, str]) -> None:
+    assert console.client.post("/v1/policies", json=OWN).status_code == 201
+    links = [one.get("href") for one in elements(console.get("/policies/release"), "a")]
+    assert "/submit?policy=release%401" in links
+    page = console.get(f"/submit?policy=release%401&model={ready['model']}&dataset={ready['dataset']}")
+    assert field(page, "p-uncertainty_span-steps") == "6"
+    assert '<option value="release@1" selected>' in page.text
+    assert "/submit?policy=strict" not in [one.get("href") for one in elements(console.get("/policies/strict"), "a")]
+    assert console.get("/submit?policy=nowhere").status_code == 422
+
+
+def test_an_audit_is_submitted_again_with_a_policy_nobody_stored(console: Console, ready: dict[str, str]) -> None:
+    body = submission(ready["model"], ready["dataset"], checks=OWN["checks"], policy=OWN)
+    audit = console.client.post("/v1/audits", json=body).json()["id"]
+    page = console.get(f"/submit?audit={audit}")
+    assert f'<option value="{audit}" selected>release, not stored: that of the audit submitted again' in page.text
+    posted = console.post("/submit", **sent_by(page), model=ready["model"], dataset=ready["dataset"])
+    asked = json.loads(request_of(posted))
+    assert asked["policy"]["name"] == "release"
+    assert [rule["max"] for rule in asked["policy"]["rules"]] == [0.5]
+    assert [(one["epsilon"], one["steps"]) for one in asked["policy"]["checks"]] == [(0.1, 6)]
+
+
+def test_an_audit_is_submitted_again_with_the_version_it_was_judged_by(console: Console, ready: dict[str, str]) -> None:
+    assert console.client.post("/v1/policies", json=OWN).status_code == 201
+    audit = console.client.post(
+        "/v1/audits", json=submission(ready["model"], ready["dataset"], policy="release")
+    ).json()["id"]
+    assert '<option value="release" selected>' in console.get(f"/submit?audit={audit}").text
+    later = {**OWN, "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.4}]}
+    assert console.client.post("/v1/policies", json=later).json()["version"] == 2
+    assert '<option value="release@1" selected>' in console.get(f"/submit?audit={audit}").text
