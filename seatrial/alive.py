@@ -46,6 +46,35 @@ def unmark(home: Path) -> None:
     (home / FOLDER / _name(os.getpid())).unlink(missing_ok=True)
 
 
+def mark_port(home: Path, port: int) -> None:
+    """Say on which port this process serves what is under a home.
+
+    Raises:
+        OSError: The mark cannot be written.
+    """
+    folder = home / FOLDER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / _name(os.getpid())).with_suffix(".port").write_text(str(port))
+
+
+def unmark_port(home: Path) -> None:
+    """Take that mark away, where there is one."""
+    (home / FOLDER / _name(os.getpid())).with_suffix(".port").unlink(missing_ok=True)
+
+
+def ports(home: Path) -> set[int]:
+    """Return the ports on which processes of this machine that live serve what is under a home."""
+    found = set()
+    for path in (home / FOLDER).glob(f"{_name(0)[: -len('0.json')]}*.port"):
+        pid = path.stem.rpartition("-")[2]
+        try:
+            if pid.isdecimal() and _lives(int(pid)):
+                found.add(int(path.read_text()))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
 def look(home: Path) -> tuple[bool, str]:
     """Return whether a worker lives here and none hangs, and a sentence.
 

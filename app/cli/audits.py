@@ -11,7 +11,7 @@ from app.cli.choices import Choice
 from app.cli.deletions import deleting
 from app.cli.exits import OF_VERDICT, CouldNotRunError, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import default_checks_of, is_file, read_checks, read_gate_file
-from app.cli.outputs import FORMATS
+from app.cli.outputs import FORMATS, Outputs, output_options
 from app.cli.progress import progress_display, progress_in_words
 from app.cli.remote import with_client
 from app.cli.showing import echo_line, put_report
@@ -164,10 +164,20 @@ def retry(client: Client, audit_id: str) -> None:
 @click.option(
     "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]"
 )
+@click.option(
+    "--policy",
+    help="Policy whose verdict it prints: a name (standard, release@3), or a file (YAML, JSON), by which the audit is "
+    "then judged.  [default: the audit's own]",
+)
 @with_client
-def report(client: Client, audit_id: str, wanted: ReportFormat, output: Path | None) -> None:
+def report(client: Client, audit_id: str, wanted: ReportFormat, output: Path | None, policy: str | None) -> None:
     """Fetch the report of an audit."""
-    put_report(client.report(audit_id, wanted), output)
+    if policy is None or not is_file(policy):
+        put_report(client.report(audit_id, wanted, policy=policy), output)
+        return
+    with ending_as_documented():
+        judgement = client.judge(audit_id, read_gate_file(Path(policy)).policy())
+        put_report(client.report(audit_id, wanted, judgement=judgement.id), output)
 
 
 @audit.command()
@@ -183,14 +193,21 @@ def bundle(client: Client, audit_id: str, output: Path | None) -> None:
 @click.argument("audit_id")
 @click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
 @click.option("--baseline", help="Baseline to compare with: an audit id, or a name.")
+@output_options
 @with_client
-def judge(client: Client, audit_id: str, policy: str, baseline: str | None) -> None:
-    """Judge an audit that has ended by any policy; nothing is run again, and its own verdict stays as it is."""
+def judge(client: Client, /, audit_id: str, policy: str, baseline: str | None, **options: Any) -> None:
+    """Judge an audit that has ended by any policy; nothing is run again, and its own verdict stays as it is.
+
+    Files are written for a failed verdict as well.
+    """
     with ending_as_documented():
+        outputs = Outputs.from_options({**options, "policy": policy})
         asked = read_gate_file(Path(policy)).policy() if is_file(policy) else policy
         judgement = client.judge(audit_id, asked, baseline=baseline)
+        is_whole = outputs.write(client, audit_id, judgement.id)
         print_judgement(judgement, notes=notes_of(client.audit(audit_id), judgement))
-        sys.exit(OF_VERDICT[judgement.verdict])
+        status = OF_VERDICT[judgement.verdict]
+        sys.exit(status if is_whole or status != Exit.PASSED else Exit.COULD_NOT_RUN)
 
 
 audit.add_command(deleting("an audit", "Although it is a baseline, or its verdict is attested."))

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
+from seatrial import alive
 from seatrial.contracts import registry
 from seatrial.installed import PACKAGE, lacking
 from seatrial.store.artifacts import open_store
@@ -85,7 +86,7 @@ def doctor(home: Path | None, port: int, verify: bool) -> None:
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     missing = 0
-    for finding in chain(findings(port), stored_files() if verify else ()):
+    for finding in chain(findings(port, home), stored_files() if verify else ()):
         echo_line(f"{finding.verdict:<8}  {finding.subject}: {finding.found}")
         if finding.fix:
             echo_line(f"{'':<8}  fix: {finding.fix}")
@@ -93,8 +94,8 @@ def doctor(home: Path | None, port: int, verify: bool) -> None:
     sys.exit(1 if missing else 0)
 
 
-def findings(port: int) -> Iterator[Finding]:
-    """Check everything, one after the other."""
+def findings(port: int, home: Path | None = None) -> Iterator[Finding]:
+    """Check everything, one after the other; ``home`` is what was given for the settings' one."""
     yield Finding("python", platform.python_version())
     try:
         settings = Settings()
@@ -108,7 +109,7 @@ def findings(port: int) -> Iterator[Finding]:
         checks.append(broker)
     for check in checks:
         yield check(settings)
-    yield listening(port)
+    yield listening(settings, port, "" if home is None else f" --home {shlex.quote(str(home))}")
 
 
 def packages(*, is_worker_needed: bool) -> Iterator[Finding]:
@@ -257,18 +258,23 @@ def stored_files() -> Iterator[Finding]:
         yield Finding("store", "every file is what its digest says")
 
 
-def listening(port: int) -> Finding:
-    """Check that a service can listen on a port, or does."""
+def listening(settings: Settings, port: int, given: str = "") -> Finding:
+    """Check that a service of this home can listen on a port, or does; ``given`` is how it is told of the home."""
+    fix = f"seatrial serve{given} --port 0"
+    of_home = alive.ports(settings.home)
+    elsewhere = "".join(f"; this home is served on {one}" for one in sorted(of_home - {port}))
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            if _is_ours(port):
+            # What is behind a proxy or in a container leaves its mark in a home of its own.
+            if _is_ours(port) and (port in of_home or settings.is_distributed):
                 return Finding("port", f"{port}: Seatrial listens there")
-            detail = f"{port}: {error.strerror}"
-            return Finding("port", detail, "seatrial serve --port 0")
-    return Finding("port", f"{port} is free")
+            taken = f"another Seatrial, of another home than {settings.home.absolute()}, listens there"
+            detail = f"{port}: {taken if _is_ours(port) else error.strerror}{elsewhere}"
+            return Finding("port", detail, fix, is_needed=not of_home)
+    return Finding("port", f"{port} is free{elsewhere}")
 
 
 def _is_ours(port: int) -> bool:

@@ -94,8 +94,14 @@ class Outputs:
             _remove_earlier(path)
         return cls(paths, _location(options), key, _lines(options))
 
-    def write(self, client: Client, audit_id: str) -> bool:
-        """Write all there is, and return whether that is all; what is missing is reported."""
+    def write(self, client: Client, audit_id: str, judgement: str | None = None) -> bool:
+        """Write all there is, and return whether that is all; what is missing is reported.
+
+        Args:
+            client: Where it is.
+            audit_id: Of which audit.
+            judgement: Which of its judgements; by default that of its own policy.
+        """
         is_whole = True
         # What is signed goes first: reports say what the signature covers.
         for name, path in sorted(self.paths.items(), key=lambda one: one[0] != ATTESTATION):
@@ -103,9 +109,9 @@ class Outputs:
                 if name == BUNDLE:
                     client.bundle(audit_id, path)
                 elif name == ATTESTATION:
-                    path.write_bytes(attestation(client, audit_id, None, self.signing_key))
+                    path.write_bytes(attestation(client, audit_id, judgement, self.signing_key))
                 else:
-                    report = client.report(audit_id, name)
+                    report = client.report(audit_id, name, judgement=judgement)
                     if name == "sarif" and self.location:
                         report = _located(report, self.location, self.lines)
                     path.write_bytes(report)

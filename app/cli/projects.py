@@ -1,18 +1,21 @@
 """``seatrial projects``: how projects share the workers and keep things, on the machine that holds the database."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 from pydantic import ValidationError
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from app.cli.showing import echo, echo_line
 from app.projects import repository, service
 from seatrial.contracts.near_names import instead
 from seatrial.contracts.projects import ProjectChange, Quotas, Retention
 from seatrial.store.activity import COMMAND_LINE, Author
-from seatrial.store.database import connect
+from seatrial.store.database import Database, connect
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ProjectRow
 
@@ -31,16 +34,22 @@ def projects() -> None:
 @projects.command("list")
 @_HOME
 def list_projects(home: Path | None) -> None:
-    """List projects with their weights, priorities and the seconds of workers they have had, over their weights."""
-    if home is not None:
-        os.environ["SEATRIAL_HOME"] = str(home.absolute())
-    database = connect(Settings(), pool_size=1)
-    try:
-        with database.read() as session:
-            for row in session.scalars(select(ProjectRow).order_by(ProjectRow.name)):
-                echo_line(f"{row.name}  weight {row.weight:g}  priority {row.priority}  {row.turn:.0f} s")
-    finally:
-        database.dispose()
+    """List projects: weight, priority, the seconds of workers they have had over their weight, and their limits."""
+    with _database(home) as database, database.read() as session:
+        for row in session.scalars(select(ProjectRow).order_by(ProjectRow.name)):
+            limits = repository.find_quotas(session, row.id).model_dump(exclude_none=True)
+            told = ", ".join(f"{name} {most:g}" for name, most in limits.items()) or "no limits"
+            echo_line(f"{row.name}  weight {row.weight:g}  priority {row.priority}  {row.turn:.0f} s  {told}")
+
+
+@projects.command("show")
+@click.argument("name")
+@_HOME
+def show(name: str, home: Path | None) -> None:
+    """Print the project NAME: its share, what it keeps, what it may use and uses, and what it takes of the disk."""
+    with _database(home) as database, database.read() as session:
+        told = service.read_project(session, _find(session, name))
+    echo(told.model_dump_json(indent=2))
 
 
 @projects.command("share")
@@ -105,17 +114,27 @@ def quota(name: str, home: Path | None, **limits: float | None) -> None:
 
 def _change(name: str, home: Path | None, change: ProjectChange) -> None:
     """Change a project as a request does, and print it."""
+    with _database(home) as database, database.write() as session:
+        row = _find(session, name)
+        service.change_project(session, row, change, Author(COMMAND_LINE))
+        told = service.read_project(session, row)
+    echo(told.model_dump_json(indent=2))
+
+
+def _find(session: Session, name: str) -> ProjectRow:
+    row = repository.find_project(session, name)
+    if row is None:
+        there = session.scalars(select(ProjectRow.name).order_by(ProjectRow.name)).all()
+        raise click.ClickException(f"there is no project {name}{instead(name, there)}; a key for one makes it")
+    return row
+
+
+@contextmanager
+def _database(home: Path | None) -> Iterator[Database]:
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
     database = connect(Settings(), pool_size=1)
     try:
-        with database.write() as session:
-            row = repository.find_project(session, name)
-            if row is None:
-                there = session.scalars(select(ProjectRow.name).order_by(ProjectRow.name)).all()
-                raise click.ClickException(f"there is no project {name}{instead(name, there)}; a key for one makes it")
-            service.change_project(session, row, change, Author(COMMAND_LINE))
-            told = service.read_project(session, row)
+        yield database
     finally:
         database.dispose()
-    echo(told.model_dump_json(indent=2))

@@ -13,7 +13,7 @@ import click
 from app.cli.loopback import is_loopback
 from app.cli.showing import echo_line
 from app.cli.supervisor import Supervisor
-from seatrial import floors
+from seatrial import alive, floors
 from seatrial.imports import kept_imports
 from seatrial.store.private_files import created_privately
 from seatrial.store.settings import Settings
@@ -123,11 +123,13 @@ def _run(settings: Settings, listener: socket.socket, host: str, count: int) -> 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     _announce(settings, listener, host, count)
+    alive.mark_port(settings.home, listener.getsockname()[1])
     supervisor.start()
     try:
         server.run(sockets=[listener])
     finally:
         supervisor.stop()
+        alive.unmark_port(settings.home)
     if not server.started:
         raise click.ClickException("the API did not start; the reason is above")
 

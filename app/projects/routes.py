@@ -73,7 +73,7 @@ def change_project(
     return told
 
 
-@router.get("/activity", response_model=Page[ActivityRead], responses=raises(422), summary="Read the audit log")
+@router.get("/activity", response_model=Page[ActivityRead], responses=raises(404, 422), summary="Read the audit log")
 def list_activity(
     request: Request,
     principal: Admin,
@@ -85,11 +85,19 @@ def list_activity(
     subject: Annotated[
         str | None, Query(pattern=r"^[A-Za-z0-9._@-]{1,100}$", description="Only what was done to this.")
     ] = None,
+    project: Annotated[
+        str | None,
+        Query(pattern=VERSIONED_NAME, description="Of this project; the operator may name others than the key's."),
+    ] = None,
 ) -> Response:
-    """List who did what in the project, newest first. Entries are never changed or deleted."""
+    """List who did what in the project, newest first. Entries are never changed or deleted.
+
+    The operator may name any project.
+    """
     with services.database.read() as session:
+        of = principal.project_id if project is None else service.get_project(session, principal, project).id
         rows = repository.list_activity(
-            session, principal.project_id, action=action, subject=subject, before=page.before, limit=page.fetch
+            session, of, action=action, subject=subject, before=page.before, limit=page.fetch
         )
         return page_response(request, page, rows, _render)
 

@@ -270,10 +270,26 @@ class AsyncAudits(AsyncSession):
         path = f"/v1/audits/{path_part(audit_id)}/retry"
         return await self._ask(Request("POST", path, is_repeatable=False), Audit)
 
-    async def report(self, audit_id: str | Stored, format: ReportFormat = "html") -> bytes:
-        """Return the report of an audit."""
+    async def report(
+        self,
+        audit_id: str | Stored,
+        format: ReportFormat = "html",
+        *,
+        policy: str | None = None,
+        judgement: str | None = None,
+    ) -> bytes:
+        """Return the report of an audit.
+
+        Args:
+            audit_id: Which audit, or its id.
+            format: Format of the report.
+            policy: Name of a policy whose verdict it prints; by default that of the audit's own.
+            judgement: Id of a judgement it prints, in place of a policy.
+        """
         path = f"/v1/audits/{path_part(audit_id)}/report"
-        response = await self._send(Request("GET", path, params={"format": format}))
+        asked = {"format": format, "policy": policy, "judgement": judgement}
+        params = {name: value for name, value in asked.items() if value is not None}
+        response = await self._send(Request("GET", path, params=params))
         return response.content
 
     async def records(

@@ -64,7 +64,20 @@ class AsyncKeeping(AsyncSession):
         return await self._ask(Request("PATCH", f"/v1/projects/{path_part(name)}", json=as_json(body)), ProjectRead)
 
     def activity(
-        self, *, action: str | None = None, subject: str | None = None, limit: int | None = None
+        self,
+        *,
+        action: str | None = None,
+        subject: str | None = None,
+        project: str | None = None,
+        limit: int | None = None,
     ) -> AsyncIterator[ActivityRead]:
-        """Yield who did what in the project, newest first; ``limit`` is how many a request fetches."""
-        return self._pages("/v1/activity", ActivityRead, {"action": action, "subject": subject, "limit": limit})
+        """Yield who did what in the project, newest first.
+
+        Args:
+            action: Only this, such as ``audit.deleted``.
+            subject: Only what was done to this.
+            project: Name of the project; the operator may name others than the key's.
+            limit: How many a request fetches.
+        """
+        asked = {"action": action, "subject": subject, "project": project, "limit": limit}
+        return self._pages("/v1/activity", ActivityRead, asked)

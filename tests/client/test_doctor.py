@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from sqlalchemy import update
 
 from app.cli import main
+from seatrial import alive
 from seatrial.store.artifacts import open_store
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, ModelRow
@@ -54,11 +55,27 @@ def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, s
         status, found = doctored("--home", quick_doctor, "--port", taken.getsockname()[1])
     assert status == 1
     assert found["port"].startswith("missing: ")
-    assert found["port"].endswith("fix: seatrial serve --port 0")
+    assert found["port"].endswith(f"fix: seatrial serve --home {quick_doctor} --port 0")
     assert found["database"] == "missing: its schema is not up to date | fix: seatrial migrate"
     assert found["home"].startswith("ok: ")
-    ours = server.url.rpartition(":")[2]
-    assert doctored("--home", server.settings.home, "--port", ours)[1]["port"] == f"ok: {ours}: Seatrial listens there"
+
+
+def test_the_doctor_tells_a_service_of_this_home_from_another(quick_doctor: Path, server: Server) -> None:
+    ours, home = server.url.rpartition(":")[2], server.settings.home
+    alive.mark_port(home, int(ours))
+    assert doctored("--home", home, "--port", ours)[1]["port"] == f"ok: {ours}: Seatrial listens there"
+    status, found = doctored("--home", quick_doctor, "--port", ours)
+    other = f"{ours}: another Seatrial, of another home than {quick_doctor}, listens there"
+    assert (status, found["port"]) == (1, f"missing: {other} | fix: seatrial serve --home {quick_doctor} --port 0")
+    # A home that is served needs no second port.
+    alive.mark_port(quick_doctor, 1)
+    assert doctored("--home", quick_doctor, "--port", ours)[1]["port"].startswith(
+        f"optional: {other}; this home is served on 1 | "
+    )
+    alive.unmark_port(quick_doctor)
+    # A service that was killed leaves its mark, and nobody behind it.
+    (quick_doctor / alive.FOLDER / alive._name(2**22 + 1)).with_suffix(".port").write_text("7")
+    assert alive.ports(quick_doctor) == set()
 
 
 def test_the_doctor_reads_every_stored_file(quick_doctor: Path) -> None:

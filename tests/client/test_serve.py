@@ -17,6 +17,7 @@ import pytest
 
 from app.access.service import ensure_project
 from app.cli.supervisor import Supervisor
+from seatrial import alive
 from seatrial.store.settings import Settings
 from tests.databases import migrated
 from tests.nursery import forking
@@ -30,6 +31,7 @@ class Serving:
     """A running ``seatrial serve``."""
 
     def __init__(self, home: Path, *options: str, **environment: str) -> None:
+        self.home = home
         self._errors = (home / "errors.log").open("w+")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", "serve", "--port", "0", "--home", str(home), *options],
@@ -97,6 +99,7 @@ def test_ctrl_c_is_a_clean_end(serving: Serving) -> None:
     assert serving.process.wait(20) == 0
     assert not worker.is_running()
     assert "Traceback" not in serving.errors()
+    assert list((serving.home / alive.FOLDER).glob("*.port")) == []
 
 
 def test_a_worker_ends_when_its_server_is_killed(serving: Serving) -> None:
@@ -115,6 +118,8 @@ def test_no_key_on_loopback_and_a_taken_port_is_said(serving: Serving) -> None:
         [sys.executable, "-m", "seatrial", "serve", "--port", port], cwd=ROOT, capture_output=True, text=True
     )
     assert again.returncode == 1
+    # Who looks after this home knows which port is its own.
+    assert alive.ports(serving.home) == {int(port)}
     assert again.stderr == (
         f"Error: cannot listen on 127.0.0.1:{port}: Address already in use. Give another --port, or 0 for a free one.\n"
     )

@@ -1,23 +1,28 @@
 """Quotas hold, over everything at once, and their refusals name the limit and its use."""
 
+import json
 import threading
 from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
+from app.access.service import create_key
+from app.cli import main
 from app.web.problems import ConflictError
 from app.web.quotas import QuotaError, Quotas, check_submission
 from app.web.services import Services
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
+from seatrial.store.settings import Settings
 from seatrial.store.tables import ActivityRow, AuditRow, QuotaRow
 from seatrial.store.tables.base import utc_now
 from tests.audits.acting import make_ready, submit
 from tests.conftest import key_for
-from tests.databases import database, postgres_url  # noqa: F401
+from tests.databases import database, migrated, postgres_url  # noqa: F401
 from tests.deletions.test_http import ended
 from tests.rows import add_audit, add_project
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
@@ -189,3 +194,37 @@ def test_who_does_what_is_written_down(client: httpx.Client, services: Services)
     assert log[0]["details"] == {"quotas": {"unfinished_audits": 5}}
     assert log[2]["details"]["note"] == "best"
     make_ready(services)
+
+
+def test_the_operator_reads_what_was_done_in_any_project(client: httpx.Client) -> None:
+    client.post("/v1/keys", json={"name": "x", "scope": "read", "project": "speech"})
+    assert client.get("/v1/activity").json()["items"] == []
+    (entry,) = client.get("/v1/activity", params={"project": "speech"}).json()["items"]
+    assert (entry["action"], entry["details"]["name"]) == ("key.created", "x")
+    assert_problem(client.get("/v1/activity", params={"project": "nowhere"}), 404)
+
+
+def test_an_admin_reads_its_own_project_alone(keyed: TestClient) -> None:
+    mine, theirs = key_for(keyed, "admin"), key_for(keyed, "admin", project="speech")
+    own = keyed.get("/v1/activity", params={"project": "vision"}, headers=mine)
+    assert own.json()["items"] == keyed.get("/v1/activity", headers=mine).json()["items"]
+    assert_problem(keyed.get("/v1/activity", params={"project": "vision"}, headers=theirs), 404)
+
+
+def test_the_command_line_shows_what_projects_may_use(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_HOME", "")
+    empty = migrated(settings)
+    for name in ("vision", "speech"):
+        create_key(empty, name, "x", "read")
+
+    def run(command: str, *arguments: str) -> str:
+        return CliRunner().invoke(main, ["projects", command, "--home", str(settings.home), *arguments]).output
+
+    run("quota", "vision", "--unfinished-audits", "20", "--audit-s", "3600")
+    listed = {line.partition("  ")[0]: line for line in run("list").splitlines()}
+    assert listed["vision"].endswith("  unfinished_audits 20, audit_s 3600")
+    assert listed["speech"].endswith("  no limits")
+    shown = json.loads(run("show", "vision"))
+    assert (shown["quotas"]["unfinished_audits"], shown["spent"]["unfinished_audits"]) == (20, 0)
+    assert shown["disk"]["total"] == 0
+    assert "there is no project visio" in run("show", "visio")

@@ -209,7 +209,7 @@ def test_the_bar_runs_from_the_hardest_way_to_as_served() -> None:
     turned = temperature_attack.scale(Result.model_validate(harder), 2)
     assert turned is not None
     assert (turned.low, turned.high) == (pytest.approx(20), pytest.approx(50))
-    assert turned.band.endswith("the strongest other arm")
+    assert turned.band.endswith("the strongest other way of attacking")
     nothing = fabricated_texts.result(kept={"as_served": 0.2})
     assert temperature_attack.scale(Result.model_validate(nothing), 2) is None
 
