@@ -131,11 +131,11 @@ def units_in_words(judgement: Judgement) -> list[str]:
     >>> said |= {"requirement": "at most 0.6", "outcome": "passed", "counts_as": "passed", "judged": mus}
     >>> rules = [RuleOutcome(**said, estimate=mus, unit="nat", highest=2.302585)]
     >>> units_in_words(Judgement.model_construct(rules=rules))
-    ['Uncertainty is told as entropy, in nat: 0 is certain, 2.30 is all classes equally likely.']
+    ['Uncertainty is measured as entropy, in nat: 0 is certain, 2.30 is all classes equally likely.']
     """
     highest = {outcome.highest for outcome in applied(judgement) if outcome.unit == "nat" and outcome.highest}
     return [
-        f"Uncertainty is told as entropy, in nat: 0 is certain, {most:.2f} is all classes equally likely."
+        f"Uncertainty is measured as entropy, in nat: 0 is certain, {most:.2f} is all classes equally likely."
         for most in sorted(highest)
     ]
 
