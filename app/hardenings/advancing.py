@@ -187,11 +187,12 @@ def _why(session: Session, audit_id: str) -> str:
 
 def _summary(headline: str | None, accuracy_holds: str, limit: float, promoted: str | None) -> str:
     """Return what a hardening was worth: may the new version ship, is it as accurate, what was promoted."""
+    points = f"{100 * limit:g} {'point' if limit == 0.01 else 'points'}"
     judged = "It was not judged: no policy was given." if headline is None else headline
     loss = {
-        "passed": f"Clean accuracy is not worse by more than {limit:.1%}",
-        "failed": f"Clean accuracy is worse by more than {limit:.1%}",
-    }.get(accuracy_holds, f"The examples do not tell whether clean accuracy is worse by more than {limit:.1%}")
+        "passed": f"Clean accuracy is not worse by more than {points}",
+        "failed": f"Clean accuracy is worse by more than {points}",
+    }.get(accuracy_holds, f"The examples do not tell whether clean accuracy is worse by more than {points}")
     end = f"its audit is now baseline {promoted}" if promoted is not None else "nothing was promoted"
     return f"{judged} {loss}; {end}."
 

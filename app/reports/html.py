@@ -28,6 +28,7 @@ from seatrial.reporting.outcomes import (
     not_measured_in_words,
     policy_name,
     required,
+    units_in_words,
 )
 from seatrial.reporting.pictures import Picture
 from seatrial.reporting.reuse import reused_in_words
@@ -63,6 +64,7 @@ def _environment() -> Environment:
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(applied=applied, not_measured=not_measured, required=required)
     environment.filters.update(not_measured_in_words=not_measured_in_words, notes_in=notes_in)
+    environment.filters.update(units_in_words=units_in_words)
     environment.filters.update(looks_in_words=looks_in_words, reused_in_words=reused_in_words)
     environment.filters.update(counted=counted, gauge=gauge, measured=measured, policy_name=policy_name)
     environment.globals.update(arrange=arrange, arrange_counts=arrange_counts, cell_basis=cell_basis, open_end=open_end)
