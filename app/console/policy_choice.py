@@ -1,6 +1,7 @@
 """The policy in the form of an audit: which checks it is about, and that of an audit where nobody stored it."""
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,8 @@ from app.policies.presets import RESERVED
 from app.policies.repository import list_policies
 from app.policies.service import choose_policy, shipped_policies
 from app.reports.repository import get_audit
-from app.web.problems import ProblemError
+from app.web.identifiers import POLICY, is_id
+from app.web.problems import NotFoundError, ProblemError
 from seatrial.contracts.policies import PolicySource
 from seatrial.contracts.registry import families
 
@@ -53,11 +55,13 @@ def checks_of(session: Session, project_id: str, said: str) -> Checks:
     """Return the checks a chosen policy is about; none of one that is about whatever was run.
 
     Raises:
-        NotFoundError: It is that of an audit which the project does not have.
+        NotFoundError: It is that of an audit which the project does not have, or no name.
         UnknownPolicyError: There is no such policy.
     """
     document = document_of(session, project_id, said)
     if document is None:
+        if not re.fullmatch(POLICY.strip("^$"), said):
+            raise NotFoundError("A policy is named by small letters, digits, _, - and @.")
         document = choose_policy(session, project_id, said).document
     return in_fields(document.get("checks", ()), owner="The policy")
 
@@ -68,7 +72,7 @@ def document_of(session: Session, project_id: str, said: str) -> dict[str, Any] 
     Raises:
         NotFoundError: The project has no such audit, or it was judged by none.
     """
-    if not is_audit_id(said):
+    if not (is_id(said) and is_audit_id(said)):
         return None
     policy = get_audit(session, project_id, said).policy or {}
     return policy.get("document")

@@ -55,6 +55,8 @@ def ask(
     With ``audit``, start with what that one was asked; with ``policy``, with the checks it is about.
     """
     if audit:
+        if not is_id(audit):
+            raise NotFoundError("There is no such audit in this project.")
         with services.database.read() as session:
             again = repeated(session, viewer.project_id, audit)
         form = Form({**STARTING, **again.values})

@@ -1,6 +1,7 @@
 """What only a browser shows: sentences in one piece, fields in line, and forms whose Enter key estimates."""
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from seatrial.store.artifacts import open_store
 from seatrial.store.tables import AuditRow, ModelRow
 from seatrial.store.transitions import move
 from tests.audits.acting import FACTS
+from tests.browser.axe import violations
 from tests.browser.conftest import Server, Tab
 from tests.console import seeding
 from tests.uploads import upload_both
@@ -82,4 +84,25 @@ def test_a_model_that_is_checked_is_followed_and_the_form_below_is_left_alone(ta
         move(session, ModelRow, ModelState.READY, ModelRow.state == ModelState.CHECKING, facts=FACTS)
     tab.wait("document.querySelector('main table').innerText.includes('ready')")
     assert tab.value("document.querySelector('#name').value") == "half-typed"
+    assert tab.complaints == []
+
+
+def test_a_policy_about_checks_offers_to_fill_them_in(tab: Tab, server: Server, form: str) -> None:
+    policy: dict[str, Any] = {"name": "release", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.5}]}
+    policy["checks"] = [{"kind": "uncertainty_span", "steps": 6}]
+    with httpx.Client(base_url=server.url) as client:
+        assert client.post("/v1/policies", json=policy).status_code == 201
+    hidden = "document.querySelector('[data-of=policy]').hidden"
+    for width, dark in ((1200, False), (400, True)):
+        tab.look(width=width, dark=dark)
+        tab.goto(form)
+        # Of a policy that is about whatever was run there is nothing to fill in.
+        assert tab.value(hidden) is True
+        tab.fill("#policy", "release")
+        assert tab.value(hidden) is False
+        assert violations(tab) == []
+        assert tab.value("document.documentElement.scrollWidth") <= width
+        tab.press("button[name=fill]")
+        assert tab.value("document.querySelector('#p-uncertainty_span-steps').value") == "6"
+        assert tab.value("document.querySelector('#policy').value") == "release"
     assert tab.complaints == []

@@ -236,7 +236,7 @@ def test_alerts_are_at_a_file_of_the_repository_where_one_was_given(
     sarif = json.dumps({"version": "2.1.0", "runs": [{"results": [{"locations": [location]}]}]}).encode()
     nothing: dict[str, Path | None] = dict.fromkeys(("junit", "markdown", "html", "json", "bundle"))
     outputs = Outputs.from_options({**nothing, "sarif": Path("out.sarif"), "policy": policy, "model": model})
-    client: Any = SimpleNamespace(report=lambda audit_id, name: sarif)
+    client: Any = SimpleNamespace(report=lambda audit_id, name, judgement: sarif)
     assert outputs.write(client, "aud_1")
     (result,) = json.loads(Path("out.sarif").read_text())["runs"][0]["results"]
     physical = result["locations"][0]["physicalLocation"]

@@ -121,7 +121,7 @@ def test_a_log_says_which_look_is_measured_for(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_doctor_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     doctor = importlib.import_module("app.cli.doctor")
-    monkeypatch.setattr(doctor, "findings", lambda port: iter([Finding("home", ESCAPES, ESCAPES)]))
+    monkeypatch.setattr(doctor, "findings", lambda port, home: iter([Finding("home", ESCAPES, ESCAPES)]))
     assert_inert(run("doctor").output)
 
 

@@ -127,7 +127,7 @@ def test_the_cost_covers_what_autoattack_says_itself(version: str, classes: int)
     assert told.backward >= sum(one.backward for one in each)
     assert told.forward >= sum(one.forward for one in each) + looks
     if classes >= 10:
-        assert told == (sum(one.forward for one in each) + looks, sum(one.backward for one in each), 0, 1.0, 0.0)
+        assert told[:5] == (sum(one.forward for one in each) + looks, sum(one.backward for one in each), 0, 1.0, 0.0)
 
 
 def test_the_check_s_cost_counts_it() -> None:
