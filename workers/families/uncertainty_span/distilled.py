@@ -6,12 +6,12 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import COPIES, budget
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from workers.attacks.entropy_range import EntropyRange, annealed_entropy, margin_temperature
+from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, annealed_entropy, margin_temperature
 from workers.attacks.losses import confidence, cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
-from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack, is_on_grid, pixel_radius
+from workers.families.uncertainty_span.further import MARGIN, SURROGATE, FurtherAttack, is_on_grid, pixel_radius
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
@@ -26,7 +26,7 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     Returns:
         A row per example: ``agrees`` (the surrogate predicts what the model does), ``temperature`` (null where the
         likelihood has no best one), ``calibrated_confidence`` of the prediction at it and whether that is ``correct``,
-        and in the first row the ``weights`` of the surrogate.
+        the clean ``margin``, and in the first row the ``weights`` of the surrogate.
 
     Raises:
         ValueError: The effort of the parameters has no surrogate.
@@ -54,9 +54,9 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     temperature = calibrated_temperature(clean[is_finite], batch.labels[is_finite])
     rows = len(batch.example_ids)
     scaled = confidence(clean.double() / (temperature or 1.0), clean.argmax(1))
-    table = to_records(
-        batch, ~is_finite, {"agrees": agrees, CONFIDENCE: scaled, CORRECT: clean.argmax(1) == batch.labels}
-    )
+    margins = CLEAN_MARGIN * margin_temperature(clean.double())
+    columns = {"agrees": agrees, CONFIDENCE: scaled, CORRECT: clean.argmax(1) == batch.labels, MARGIN: margins}
+    table = to_records(batch, ~is_finite, columns)
     on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
