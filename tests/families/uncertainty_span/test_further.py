@@ -107,8 +107,7 @@ def test_fewer_doubtful_examples_get_more_rounds_at_the_same_cost() -> None:
         assert len(plain.rounds_again(norm, is_saturated=False, room=2.5)) == 7
         more = plain.rounds_again(norm, is_saturated=True, room=MOST_ROOM)
         assert len(more) == MOST_ROOM * len(plain.rounds_again(norm, is_saturated=True))
-        assert more[: len(once)] == once
-        assert set(more) == {True, False}
+        assert {"search"} < set(more) < {"search", "away", "afresh", "ascent"}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import MOST_ROOM, REPEATED_SHARE, STAGES
+from seatrial.families.uncertainty_span.effort import MOST_ROOM, REPEATED_SHARE, STAGES, Round
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CALIBRATED
 from seatrial.statistics.arrays import Floats
@@ -22,9 +22,8 @@ OPEN = 0.005
 """Share of log C by which the entropies that the attacks before reached have to differ."""
 
 
-AFRESH = 4
-"""Rounds from one ascent that starts from the image to the next: of a PGD-trained MNIST model in l_2 2, sixteen reach
-1.572 nat by it and 1.560 where each goes on from the best."""
+AWAY = (1.0, 0.5, 0.25)
+"""How far rounds step away from the least sure image, in turn, as shares of the way to a random point of the ball."""
 
 
 def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
@@ -79,22 +78,35 @@ def _most_doubtful(highest: Floats, classes: int, share: float = REPEATED_SHARE)
     return found
 
 
-def _attack(attack: FurtherAttack, rounds: Sequence[bool]) -> Columns:
-    """Search anew by scores (true) or ascend through narrowing noise, round by round.
-
-    Each round goes on by plain gradients; an ascent starts from the least sure image of the rounds before it, and in
-    every ``AFRESH`` rounds from the image.
-    """
+def _attack(attack: FurtherAttack, rounds: Sequence[Round]) -> Columns:
+    """Attack anew, round by round; each goes on by plain gradients from where it ends."""
     budget = attack.budget
     best, value = attack.batch.images, -attack.reach.highest[0]
-    for number, is_search in enumerate(rounds):
-        if is_search:
-            images = attack.ask_squares(
-                budget.squares_again, attack.reach.raising(), f"repeated {number}", goal=attack.highest, starts=None
-            )
-        else:
-            images = attack.anneal(f"repeated annealed {number}", best if number % AFRESH else None)
-        found = attack.climb(budget.climb if is_search else budget.refine, images)
+    for number, name in enumerate(rounds):
+        images = _end(attack, name, number, best)
+        found = attack.climb(budget.refine if name in ("afresh", "ascent") else budget.climb, images)
         is_better = found.value < value
         best, value = torch.where(per_example(is_better, best), found.best, best), torch.minimum(found.value, value)
     return attack.columns()[0]
+
+
+def _end(attack: FurtherAttack, name: Round, number: int, best: Tensor) -> Tensor:
+    """Return where one round ends (batch, ...), before plain gradients go on; ``best`` is the least sure so far."""
+    match name:
+        case "search":
+            return attack.ask_squares(
+                attack.budget.squares_again,
+                attack.reach.raising(),
+                f"repeated {number}",
+                goal=attack.highest,
+                starts=None,
+            )
+        case "away":
+            region, images = attack.region(), attack.batch.images
+            drawn = region.draw(attack.generators(f"repeated away {number}"))
+            moved = best + AWAY[number % len(AWAY)] * (drawn - images)
+            return region.step(moved, torch.zeros_like(moved), 0.0)
+        case "afresh":
+            return attack.anneal(f"repeated annealed {number}", is_longer=True)
+        case "ascent":
+            return attack.anneal(f"repeated annealed {number}", best)
