@@ -22,12 +22,14 @@ def strongest(
     In turns: annealed ascent from random points, gradients of smoothed copies for the margin and the entropy, random
     squares, ties of the prediction with every other class, where ways towards each class along such gradients end,
     steps away from the best image so far, and chains of ascents through noise that narrows, from the image and from the
-    best so far; ascent of the entropy from wherever each ends. Every turn has other draws, and other noise.
+    best so far, on logits scaled by the image's own margin and by the median of all; ascent of the entropy from
+    wherever each ends. Every turn has other draws, and other noise.
     """
     with torch.no_grad():
         clean = network(images)
     reach, count, classes = EntropyRange(clean), len(images), clean.shape[1]
     predictions, likeliest, start = clean.argmax(1), clean.argsort(1, descending=True), margin_temperature(clean)
+    typical = start.median().expand(count)
     unit = epsilon if norm == "linf" else min(1.0, 4 * epsilon / images[0].numel() ** 0.5)
     generators = [torch.Generator().manual_seed(row) for row in range(count)]
     region = make_region(norm, images, epsilon, (0.0, 1.0))
@@ -98,15 +100,17 @@ def strongest(
                 climb(descend(lambda z, i, p: own(z, i), seeing(own), 20, 0.5, None, along).final, 150)
             case 8:
                 lower_it(towards)
-            case 9 | 10:
-                chain(turn, None)
+            case 9:
+                chain(turn, start, None)
+            case 10:
+                chain(turn, typical, None)
             case _:
-                chain(turn, best)
+                chain(turn, (start, typical)[turn // 12 % 2], best)
 
-    def chain(turn: int, starts: Tensor | None) -> None:
+    def chain(turn: int, margins: Tensor, starts: Tensor | None) -> None:
         """Ascend through narrowing noise, then again and again from the best end, at temperatures in turn."""
         flatness = (0.4, 0.5, 0.3, 0.7, 0.2)[turn // 12 % 5]
-        temperatures = (flatness * start.double()).clamp_min(1.0)
+        temperatures = (flatness * margins.double()).clamp_min(1.0)
         steps, ends = 45 * (1 + turn // 12 % 3), starts
         value = torch.full((count,), torch.inf, dtype=torch.float64)
         for again in range(5):
