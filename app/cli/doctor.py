@@ -26,7 +26,7 @@ from seatrial.installed import PACKAGE, lacking
 from seatrial.store.artifacts import open_store
 from seatrial.store.database import connect
 from seatrial.store.integrity import find_damage
-from seatrial.store.migrations import is_current
+from seatrial.store.migrations import is_compatible
 from seatrial.store.private_files import open_to_others
 from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
@@ -209,7 +209,7 @@ def database(settings: Settings) -> Finding:
         return Finding("database", "none yet: `seatrial serve` creates it")
     opened = connect(settings, pool_size=1)
     try:
-        is_migrated = is_current(opened)
+        is_migrated = is_compatible(opened)
     except SQLAlchemyError as error:
         # The message itself may hold the address and the password.
         detail = f"does not answer ({type(error).__name__})"
@@ -244,9 +244,11 @@ def stored_files() -> Iterator[Finding]:
     try:
         for one in find_damage(opened, open_store(settings)):
             is_whole = False
-            used_by = [*one.uploads, *(f"audit {audit_id}" for audit_id in one.audits)]
+            used_by = [*one.uploads, *one.weights, *(f"audit {audit_id}" for audit_id in one.audits), *one.unfinished]
             state = "is gone" if one.is_missing else "is damaged"
-            mends = [*(["upload it again"] if one.uploads else []), *map("seatrial audits retry {}".format, one.audits)]
+            mends = [*(["upload it again"] if one.uploads else []), *map("seatrial audit retry {}".format, one.audits)]
+            mends += ["delete that version and harden again"] if one.weights else []
+            mends += ["begin what has not ended anew if it fails"] if one.unfinished else []
             detail = f"{one.digest} {state}: {', '.join(used_by) or 'nothing that is stored names it'}"
             yield Finding("store", detail, ", ".join(mends) or "delete it", is_needed=bool(used_by))
     except SQLAlchemyError as error:

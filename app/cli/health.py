@@ -6,7 +6,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.cli.showing import echo_line
 from seatrial import alive
 from seatrial.store.database import connect
-from seatrial.store.migrations import is_current
+from seatrial.store.migrations import is_compatible
 from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
 
@@ -24,7 +24,7 @@ def health(services: bool) -> None:
     settings = Settings()
     database = connect(settings, pool_size=1)
     try:
-        is_migrated = is_current(database)
+        is_migrated = is_compatible(database)
     except SQLAlchemyError as error:
         raise click.ClickException(f"the database does not answer ({type(error).__name__})") from error
     finally:

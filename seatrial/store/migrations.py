@@ -31,14 +31,36 @@ def make_config() -> Config:
     return Config(str(_folder() / "alembic.ini"))
 
 
+class SchemaTooNewError(ValueError):
+    """A later version of this code has changed the schema, and this one does not work with it."""
+
+
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Run the migrations up to ``revision``; safe to call from several processes at once."""
-    _run(database, command.upgrade, revision)
+    """Run the migrations up to ``revision``; safe to call from several processes at once.
+
+    A schema of a later version that this code works with is left as it is.
+
+    Raises:
+        SchemaTooNewError: This code does not work with a later version's.
+    """
+    _run(database, _upgrade_known, revision)
 
 
 def downgrade(database: Database, revision: str = "base") -> None:
     """Take migrations back down to ``revision``."""
     _run(database, command.downgrade, revision)
+
+
+def _upgrade_known(config: Config, revision: str) -> None:
+    connection: Connection = config.attributes["connection"]
+    scripts, present = ScriptDirectory.from_config(config), _revision(connection)
+    if present is None or _is_known(scripts, present):
+        command.upgrade(config, revision)
+    elif not _is_usable(connection, scripts):
+        raise SchemaTooNewError(
+            f"the database's schema is {present}, of a later version of Seatrial than this one, which cannot work with "
+            "it: start that version, or take the schema back with its `seatrial migrate --downgrade`"
+        )
 
 
 def _run(database: Database, step: Callable[[Config, str], None], revision: str) -> None:
@@ -53,7 +75,9 @@ def _run(database: Database, step: Callable[[Config, str], None], revision: str)
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
             config.attributes["connection"] = connection
             step(config, revision)
-            _tell_needs(connection, config)
+            if _is_known(ScriptDirectory.from_config(config), _revision(connection)):
+                # Of a later version's schema it has said so itself.
+                _tell_needs(connection, config)
 
 
 def is_current(database: Database) -> bool:
@@ -66,7 +90,7 @@ def is_current(database: Database) -> bool:
 def current_revision(database: Database) -> str | None:
     """Return the last migration the database has had; None of an empty one."""
     with database.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return _revision(connection)
 
 
 def is_compatible(database: Database) -> bool:
@@ -78,17 +102,24 @@ def is_compatible(database: Database) -> bool:
     """
     scripts = ScriptDirectory.from_config(make_config())
     with database.engine.connect() as connection:
-        revision = MigrationContext.configure(connection).get_current_revision()
+        revision = _revision(connection)
         if revision == scripts.get_current_head():
             return True
-        if revision is None or _is_known(scripts, revision):
-            # Older than this code.
-            return False
-        needed = connection.execute(select(SchemaRow.needs)).scalar()
+        # An older one is not.
+        return revision is not None and not _is_known(scripts, revision) and _is_usable(connection, scripts)
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _is_usable(connection: Connection, scripts: ScriptDirectory) -> bool:
+    """Return whether a schema of a later version needs no migration that this code does not know."""
+    needed = connection.execute(select(SchemaRow.needs)).scalar()
     return needed is not None and _is_known(scripts, needed)
 
 
-def _is_known(scripts: ScriptDirectory, revision: str) -> bool:
+def _is_known(scripts: ScriptDirectory, revision: str | None) -> bool:
     return any(script.revision == revision for script in scripts.walk_revisions())
 
 
@@ -97,7 +128,7 @@ def _tell_needs(connection: Connection, config: Config) -> None:
     if not inspect(connection).has_table(SchemaRow.__tablename__):
         return
     scripts = ScriptDirectory.from_config(config)
-    revision = MigrationContext.configure(connection).get_current_revision()
+    revision = _revision(connection)
     history = list(scripts.walk_revisions("base", revision or "base"))
     needed = next((one.revision for one in history if getattr(one.module, "contracts", False)), history[-1].revision)
     connection.execute(delete(SchemaRow))

@@ -102,7 +102,15 @@ def test_a_walk_names_what_is_damaged_and_what_is_gone(bench: AuditBench) -> Non
     flip_bits(bench.stored(bench.model.digest))
     lost = bench.shards(audit_id)[-1].records_digest
     bench.stored(lost).unlink()
+    weights = bench.store.put_bytes(b"weights")
+    with bench.db.write() as session:
+        session.get_one(ModelRow, bench.model.id).weights_digest = weights
+    bench.stored(weights).unlink()
     found = list(find_damage(bench.db, bench.store))
-    assert [(one.digest, one.is_missing) for one in found] == [(bench.model.digest, False), (lost, True)]
+    assert [(found[0].digest, found[0].is_missing)] == [(bench.model.digest, False)]
+    assert {one.digest for one in found[1:] if one.is_missing} == {lost, weights}
     assert found[0].uploads == [f"model m 1 ({bench.model.id})"]
-    assert found[1].audits == [audit_id]
+    of_digest = {one.digest: one for one in found}
+    assert of_digest[lost].audits == [audit_id]
+    assert of_digest[weights].weights == [f"weights of model m 1 ({bench.model.id})"]
+    assert (of_digest[weights].uploads, of_digest[weights].unfinished) == ([], [])

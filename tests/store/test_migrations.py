@@ -117,6 +117,9 @@ def test_code_works_with_a_newer_schema_until_one_takes_something_away(
     # Ours beside it: what it does not know does not harm it.
     assert migrations.is_compatible(database)
     assert not is_current(database)
+    # Where an older version is started again, what begins by migrating begins.
+    upgrade(database)
+    assert migrations.current_revision(database) == "f00d"
     audit = add_audit(database)
     start_stage(database, audit, shards=1)
     assert end_shard(database, take_shard(database))
@@ -128,3 +131,6 @@ def test_code_works_with_a_newer_schema_until_one_takes_something_away(
     upgrade(database)
     ours()
     assert not migrations.is_compatible(database)
+    with pytest.raises(migrations.SchemaTooNewError, match="schema is f00d, of a later version"):
+        upgrade(database)
+    assert migrations.current_revision(database) == "f00d"
