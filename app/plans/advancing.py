@@ -29,6 +29,7 @@ from app.hardenings.submitting import look_up as look_up_hardening
 from app.plans import repository
 from app.web.bodies import parse_json
 from app.web.problems import ProblemError
+from app.web.quotas import CostUnknownError, QuotaError, passes_by_itself
 from app.web.services import Services
 from app.webhooks import repository as webhooks
 from seatrial.attestation.key_folder import KeyFolder
@@ -38,6 +39,7 @@ from seatrial.contracts.policies import JudgementRequest, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.judging.verdict import least_favourable
+from seatrial.store.database import epoch_now
 from seatrial.store.outbox import enqueue
 from seatrial.store.tables import AuditRow, DeliveryRow, HardeningRow, PlanRow, PlanStepRow
 from seatrial.store.tables.base import utc_now
@@ -48,6 +50,8 @@ log = logging.getLogger(__name__)
 LEASE_S = 120.0
 """Longer than signing the largest audit takes; whatever comes later finds the claim lost and writes nothing."""
 MAX_ATTEMPTS = 3
+REFUSED_S = 10.0
+"""Until a step is tried again that a quota refused for now."""
 _VERDICTS = ("verdict", "accuracy_holds")
 _DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
 
@@ -184,9 +188,15 @@ def _audit(services: Services, step: Claimed) -> None:
     request = parse_json(json.dumps(asked), AuditCreate)
     with services.database.write() as session:
         if _begin(session, step):
-            audit_id = add_audit(
-                session, step.project_id, look_up(session, step.project_id, request, services.settings)
-            )
+            planned = look_up(session, step.project_id, request, services.settings)
+            try:
+                audit_id = add_audit(session, step.project_id, planned)
+            except (QuotaError, CostUnknownError) as error:
+                if not passes_by_itself(error):
+                    raise
+                log.info("plan %s waits: %s", step.plan_id, error.detail)
+                _put_off(session, step)
+                return
             preregister(session, services.of(KeyFolder), audit_id)
             _wait_for(session, step, audit_id)
     services.notifier.notify()
@@ -276,6 +286,12 @@ def _begin(session: Session, step: Claimed) -> bool:
 def _wait_for(session: Session, step: Claimed, job: str) -> None:
     """Let go of a step until its job has ended."""
     values = {"job": job, "token": None, "lease_until": None, "attempts": 0}
+    session.execute(update(PlanStepRow).where(*_ours(step)).values(**values))
+
+
+def _put_off(session: Session, step: Claimed) -> None:
+    """Let go of a step that is to be tried again a little later, which counts as no attempt."""
+    values = {"token": None, "lease_until": epoch_now() + REFUSED_S, "attempts": 0}
     session.execute(update(PlanStepRow).where(*_ours(step)).values(**values))
 
 

@@ -49,6 +49,11 @@ class CostUnknownError(ConflictError):
     title = "What it would cost is not known yet"
 
 
+def passes_by_itself(error: ProblemError) -> bool:
+    """Tell whether a submission is refused for now alone: audits end, a day passes, a model gets checked."""
+    return isinstance(error, CostUnknownError) or (isinstance(error, QuotaError) and "Retry-After" in error.headers)
+
+
 class Quotas:
     """Requests and open uploads of this process, by project.
 

@@ -11,7 +11,7 @@ from app.plans import advancing
 from seatrial.attestation.dsse import read_envelopes
 from seatrial.attestation.statements import TEST_RESULT, Statement
 from seatrial.contracts.plans import PlanRead, PlanSummary
-from seatrial.store.tables import AuditRow, DeliveryRow, WebhookRow
+from seatrial.store.tables import AuditRow, DeliveryRow, PlanStepRow, QuotaRow, WebhookRow
 from tests.plans.conftest import ALL, HARDENED, World
 
 pytestmark = pytest.mark.slow
@@ -192,6 +192,30 @@ def test_a_failed_audit_is_retried_by_its_plan(world: World) -> None:
     assert (again["state"], again["steps"][0]["job"], again["error"]) == ("running", told["steps"][0]["job"], None)
     assert world.run(plan_id)["state"] == "succeeded"
     assert world.jobs()["audits"] == 1
+
+
+def test_a_step_that_a_quota_refuses_for_now_waits(world: World) -> None:
+    def later() -> None:
+        with world.services.database.write() as session:
+            session.query(PlanStepRow).filter(PlanStepRow.lease_until.is_not(None)).update({"lease_until": 1.0})
+
+    other = world.client.post("/v1/audits", json=world.steps("audit")[0]["audit"]).json()["id"]
+    with world.services.database.write() as session:
+        session.add(QuotaRow(project_id=world.project, unfinished_audits=1))
+    plan_id = world.submit("audit", "judge")
+    # More often than a step is tried that kills whoever does it.
+    for _ in range(2 * advancing.MAX_ATTEMPTS):
+        assert world.advance() == 1
+        assert world.advance() == 0
+        later()
+    assert world.states(plan_id) == ["running", "running", "queued"]
+    assert world.client.post(f"/v1/audits/{other}/cancel").status_code < 300
+    assert world.run(plan_id)["state"] == "succeeded"
+    with world.services.database.write() as session:
+        session.query(QuotaRow).update({"unfinished_audits": 0})
+    told = world.run(world.submit("audit", "judge"))
+    # Time does not cure what the operator has to raise.
+    assert (told["state"], told["error"]["code"]) == ("failed", "quota-exceeded")
 
 
 def test_a_message_that_was_not_delivered_is_sent_anew_and_nothing_else(world: World) -> None:
