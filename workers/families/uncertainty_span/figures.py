@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.passes import PARTS
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
-from workers.figures.drawing import draw_figure
+from workers.figures.drawing import Margins, draw_figure
 from workers.figures.intervals import SHARE, TITLES, Interval, draw_intervals, say_dashed
 
 COLOURS = {"clean": "#4d4d4d", "over": "#c8553d", "under": "#2e6f9e"}
@@ -26,12 +26,18 @@ def draw(params: UncertaintySpanParams, result: Result) -> dict[str, str]:
     """Return SVG text by figure name; a figure whose numbers the result lacks is left out."""
     drawn: dict[str, str] = {}
     if sum(sum(result.series["entropy_histogram"][arm]) for arm in ARMS):
-        drawn["entropy"] = _figure("entropy", "Predictive entropy, clean and attacked", _entropy, result)
+        drawn["entropy"] = _figure(
+            "entropy", "Predictive entropy, clean and attacked", _entropy, result, margins=Margins()
+        )
         drawn["reliability"] = _figure(
-            "reliability", "Reliability, clean and attacked", _reliability, result, columns=3
+            *("reliability", "Reliability, clean and attacked", _reliability, result),
+            columns=3,
+            margins=Margins(top=1.0),
         )
     if len(result.series.get("span_by_epsilon", [])) > 1:
-        drawn["span_by_epsilon"] = _figure("span_by_epsilon", "Mean uncertainty span against epsilon", _growth, result)
+        drawn["span_by_epsilon"] = _figure(
+            "span_by_epsilon", "Mean uncertainty span against epsilon", _growth, result, margins=Margins()
+        )
     if any(metric_name("part_span", part=part) in result.estimates for part in params.parts):
         drawn["parts"] = _figure("parts", "Parts of the predictive entropy, clean and attacked", _parts, result)
     if params.attacks:
@@ -55,10 +61,15 @@ def _figure(
     *,
     columns: int = 1,
     rows: int = 1,
+    margins: Margins | None = None,
 ) -> str:
     size = (6.2, 3.4) if columns == 1 else (3.1 * columns, 3.8 * rows)
     return draw_figure(
-        f"uncertainty_span {name}", title, lambda axes: plot(axes, result), columns=columns, rows=rows, size=size
+        *(f"uncertainty_span {name}", title, lambda axes: plot(axes, result)),
+        columns=columns,
+        rows=rows,
+        size=size,
+        margins=margins,
     )
 
 
