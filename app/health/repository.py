@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import get_args
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import ACTIVE, ModelState, RunState
+from seatrial.contracts.webhooks import DeliveryStatus
 from seatrial.store.counters import Values, read_counts
 from seatrial.store.retention import scheduler_age_s
 from seatrial.store.tables import AuditRow, CheckRow, DeliveryRow, ModelRow, ProjectRow, ShardRow, WorkerRow
@@ -85,7 +87,8 @@ def count_work(session: Session) -> Work:
         models_checking=session.scalar(checking) or 0,
         workers_alive=count_workers(session),
         scheduler_age_s=scheduler_age_s(session),
-        deliveries={status: count for status, count in session.execute(_DELIVERIES)},
+        deliveries=dict.fromkeys(get_args(DeliveryStatus), 0)
+        | {status: count for status, count in session.execute(_DELIVERIES)},
         by_project={(name, state): count for name, state, count in session.execute(_BY_PROJECT)},
         counts=read_counts(session),
         workers=list_worker_usage(session),

@@ -6,7 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from app.health import repository
-from seatrial.store.counters import COUNTERS, DURATIONS, Values, histograms
+from seatrial.store.counters import COUNTERS, DURATIONS, Values, histograms, zeros
 from seatrial.store.worker_usage import WorkerUsage
 
 
@@ -103,7 +103,7 @@ def _worker_metrics(workers: list[WorkerUsage]) -> Iterator[Metric]:
 def _counted(counts: Mapping[str, Values]) -> Iterator[Metric]:
     for counter in COUNTERS:
         total = CounterMetricFamily(f"seatrial_{counter.name}", counter.text, labels=counter.labels)
-        for labels, value in sorted(counts.get(counter.name, {}).items()):
+        for labels, value in sorted((zeros(counter) | dict(counts.get(counter.name, {}))).items()):
             total.add_metric(labels, value)
         yield total
     for durations in DURATIONS:

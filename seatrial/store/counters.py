@@ -7,7 +7,7 @@ that waited for an audit's row with a count in its hands could wait in a circle.
 
 import json
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,6 +15,8 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from seatrial.contracts.registry import families
+from seatrial.contracts.training import methods
 from seatrial.store.tables import CounterRow
 
 BOUNDS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -53,6 +55,10 @@ SHARDS_REQUEUED = Counter(
 LEASE_EXPIRIES = Counter("lease_expiries", "Claims whose worker died or hung.", ("claim", "family"))
 SHARD_SECONDS = Durations("shard_seconds", "Seconds that shards took which succeeded.", ("family", "stage"))
 CHECK_SECONDS = Durations("check_seconds", "Seconds from a check's first stage to its end.", ("family", "state"))
+
+_REASONS = ("worker_died", "error", "put_off", "worker_stopped")
+_CODES = ("out-of-memory", "worker-died")
+"""Those of the problems of shards that come of machines; a family, a model or a plugin may have others."""
 
 COUNTERS = (SHARD_FAILURES, SHARDS_REQUEUED, LEASE_EXPIRIES)
 DURATIONS = (SHARD_SECONDS, CHECK_SECONDS)
@@ -104,6 +110,26 @@ def read_counts(session: Session) -> Mapping[str, Values]:
     for name, labels, value in session.execute(select(CounterRow.name, CounterRow.labels, CounterRow.value)):
         counts.setdefault(name, {})[tuple(json.loads(labels))] = value
     return counts
+
+
+def zeros(counter: Counter) -> dict[tuple[str, ...], float]:
+    """Return 0 for what a counter may count here, so that its first event is an increase.
+
+    Prometheus sees no increase in a series that is born at 1. Codes of problems are an open set: shard failures of
+    other codes are told from their first event on, which only a difference of sums over all codes sees.
+    """
+    return dict.fromkeys(_expected(counter), 0.0)
+
+
+def _expected(counter: Counter) -> Iterator[tuple[str, ...]]:
+    if counter is SHARD_FAILURES:
+        yield from ((family, code) for family in families() for code in _CODES)
+    elif counter is SHARDS_REQUEUED:
+        yield from ((family, reason) for family in families() for reason in _REASONS)
+    elif counter is LEASE_EXPIRIES:
+        yield from ((claim, family) for claim in ("shard", "check") for family in families())
+        yield "model", "none"
+        yield from (("training", method) for method in methods())
 
 
 def histograms(values: Values) -> dict[tuple[str, ...], tuple[list[tuple[str, float]], float]]:

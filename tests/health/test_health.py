@@ -15,8 +15,10 @@ from app.health.schemas import Readiness
 from app.main import create_app
 from app.web.housekeeping import Reaping
 from app.web.services import Services
+from seatrial.contracts import training
+from seatrial.contracts.registry import families
 from seatrial.store.claiming import claim_check
-from seatrial.store.counters import CHECK_SECONDS, SHARD_SECONDS, observe
+from seatrial.store.counters import CHECK_SECONDS, SHARD_FAILURES, SHARD_SECONDS, SHARDS_REQUEUED, count, observe
 from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, WorkerRow
@@ -183,6 +185,36 @@ def test_workers_and_what_happened_are_told(client: httpx.Client, services: Serv
         assert line in text, line
     assert 'worker="b"' not in text
     assert "seatrial_worker_disk_free_bytes{" not in text
+
+
+def test_what_has_not_happened_is_told_as_0(client: httpx.Client, services: Services) -> None:
+    with services.database.write() as session:
+        count(session, SHARD_FAILURES, "uncertainty_span", "of-a-plugin")
+        count(session, SHARDS_REQUEUED, "uncertainty_span", "error")
+    text = client.get("/metrics").text
+    for line in (
+        *(f'seatrial_deliveries{{status="{status}"}} 0.0' for status in ("pending", "delivered", "failed")),
+        'seatrial_shard_failures_total{code="of-a-plugin",family="uncertainty_span"} 1.0',
+        'seatrial_shards_requeued_total{family="uncertainty_span",reason="error"} 1.0',
+        'seatrial_lease_expiries_total{claim="model",family="none"} 0.0',
+        *(f'seatrial_lease_expiries_total{{claim="training",family="{method}"}} 0.0' for method in training.methods()),
+        *(f'seatrial_shard_failures_total{{code="worker-died",family="{family}"}} 0.0' for family in families()),
+        *(f'seatrial_lease_expiries_total{{claim="shard",family="{family}"}} 0.0' for family in families()),
+        *(
+            f'seatrial_shards_requeued_total{{family="{family}",reason="{reason}"}} 0.0'
+            for family in families()
+            for reason in ("worker_died", "put_off", "worker_stopped")
+        ),
+    ):
+        assert f"{line}\n" in text, line
+
+
+def test_alerts_subtract_where_a_series_may_be_born_with_its_first_event() -> None:
+    path = Path(__file__).parents[2] / "docs" / "monitoring" / "alerts.yaml"
+    rules = {rule["alert"]: rule["expr"] for rule in yaml.safe_load(path.read_text())["groups"][0]["rules"]}
+    for name in ("SeatrialWebhooksFail", "SeatrialLeasesRunOut", "SeatrialShardsFail"):
+        now, before = rules[name].rpartition(" > ")[0].split(" - ")
+        assert re.sub(r" offset \d+[hm]", "", before) == now != before, name
 
 
 def test_dashboard_and_alerts_name_metrics_that_there_are(client: httpx.Client, services: Services) -> None:
