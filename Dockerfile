@@ -37,7 +37,11 @@ ARG TORCH_INDEX_URL=""
 # In a step of its own: torch is the largest layer and changes least.
 RUN version="$(sed -n 's/^torch==//p' constraints.txt)" \
     && install_torch() { pip install --constraint constraints.txt ${TORCH_INDEX_URL:+--extra-index-url "$TORCH_INDEX_URL"} "torch==$1"; } \
-    && { { [ -n "$TORCH_BUILD" ] && install_torch "$version+$TORCH_BUILD"; } || install_torch "$version"; }
+    && if [ -n "$TORCH_BUILD" ] && ! install_torch "$version+$TORCH_BUILD"; then \
+        echo "WARNING: no index offers torch $version+$TORCH_BUILD (TORCH_INDEX_URL names one more): torch $version of the default build, maybe with CUDA, takes its place" >&2; \
+        TORCH_BUILD=""; \
+    fi \
+    && { [ -n "$TORCH_BUILD" ] || install_torch "$version"; }
 RUN pip install --constraint constraints.txt ".[text]"
 # What text attacks need, into the image: nothing is downloaded when an audit runs.
 RUN apt-get update \

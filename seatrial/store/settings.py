@@ -240,7 +240,7 @@ class Settings(BaseSettings):
         "workers without a GPU, where there are any. Of each worker by itself.",
     )
     most_model_bytes: int | None = Field(
-        default=None, ge=0, description="The same of larger models; default: it takes all."
+        default=None, ge=0, description="The same of larger models; default, or empty: it takes all."
     )
     log_level: str = Field(default="info", description="debug, info, warning or error.")
     log_json: bool = Field(
@@ -266,6 +266,12 @@ class Settings(BaseSettings):
         # Outside of the except block: raised inside, pydantic's error with the values would go along.
         if refused is not None:
             raise invalid_settings(refused)
+
+    @field_validator("most_model_bytes", mode="before")
+    @classmethod
+    def _empty_is_without_limit(cls, most: object) -> object:
+        # What docker-compose.yml passes on where .env says nothing.
+        return None if most == "" else most
 
     @field_validator("database_url")
     @classmethod

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.store.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 # The program itself: the wheel's script of the same name ends with status 0 whatever happened.
@@ -164,7 +166,30 @@ def test_a_second_file_lets_workers_and_nobody_else_out() -> None:
 
 def test_the_cpu_profile_asks_for_torch_without_cuda(services: dict[str, Any]) -> None:
     assert services["worker-cpu"]["build"]["args"]["TORCH_BUILD"] == "cpu"
+    assert services["worker-cpu"]["build"]["args"]["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cpu"
     assert "TORCH_BUILD" not in services["worker-gpu"]["build"]["args"]
+
+
+@pytest.mark.parametrize("worker", ["worker-cpu", "worker-gpu"])
+def test_workers_start_with_what_is_passed_on_by_default(
+    services: dict[str, Any], worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in services[worker]["environment"].items():
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    settings = Settings()
+    sizes = settings.least_model_bytes, settings.most_model_bytes
+    assert (sizes, settings.mix_code, settings.traces) == ((0, None), False, False)
+
+
+def test_models_are_shared_by_size_between_workers() -> None:
+    given = {"SEATRIAL_MOST_MODEL_BYTES": "50000000", "SEATRIAL_LEAST_MODEL_BYTES": "50000001"}
+    done = compose("--profile", "*", "config", "--format", "json", secrets={**SECRETS, **given})
+    services = json.loads(done.stdout)["services"]
+    of_cpu, of_gpu = (services[name]["environment"] for name in ("worker-cpu", "worker-gpu"))
+    assert (of_cpu["SEATRIAL_MOST_MODEL_BYTES"], of_gpu["SEATRIAL_LEAST_MODEL_BYTES"]) == tuple(given.values())
+    assert "SEATRIAL_LEAST_MODEL_BYTES" not in of_cpu
+    assert "SEATRIAL_MOST_MODEL_BYTES" not in of_gpu
 
 
 def test_logs_do_not_fill_the_disk(services: dict[str, Any]) -> None:
@@ -183,7 +208,9 @@ def test_cpu_images_take_torch_without_cuda_where_it_is_offered(build: str, miss
     script = f"TORCH_BUILD={build}; TORCH_INDEX_URL=; {pip}\n{step[1]}"
     done = subprocess.run(["sh", "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [line.partition("torch==")[2].lstrip("0123456789.") for line in done.stderr.split()] == asked
+    asked_of_pip = [line for line in done.stderr.splitlines() if line.startswith("torch==")]
+    assert [line.partition("torch==")[2].lstrip("0123456789.") for line in asked_of_pip] == asked
+    assert ("WARNING: no index offers torch" in done.stderr) == (len(asked) > 1)
 
 
 def test_nothing_starts_before_the_migration(services: dict[str, Any]) -> None:
