@@ -46,7 +46,10 @@ class Quotas(Request):
         description="Seconds that the audits submitted within 24 hours may take, as estimated; deleted ones count.",
     )
     stored_bytes: int | None = Field(
-        default=None, ge=0, le=2**53, description="Bytes of models, datasets and records; a file counts once."
+        default=None,
+        ge=0,
+        le=2**53,
+        description="Bytes of models, datasets and records, as `disk` counts them; a file counts once.",
     )
     requests_per_s: Real | None = Field(
         default=None, gt=0, description="Requests a second to each API process; a second's worth may come at once."
@@ -81,14 +84,18 @@ class ProjectChange(Request):
 
 
 class DiskRead(Read):
-    """Bytes a project's files take, each file counted once."""
+    """Bytes of a project's models, datasets and records, each file counted once.
 
-    models: int = Field(description="Of models.")
+    Left out are figures of audits, checkpoints of work that goes on, and the weights of a hardened archive as a file of
+    their own.
+    """
+
+    models: int = Field(description="Of models, as they were uploaded or trained.")
     datasets: int = Field(description="Of datasets.")
     records: int = Field(
         description="Of audits' records, as far as they were counted: those of early versions were not."
     )
-    total: int = Field(description="All of them.")
+    total: int = Field(description="All three; less than what is on disk by what is left out.")
 
 
 class SpentRead(Read):

@@ -1,4 +1,4 @@
-"""What a project takes of the disk: each file counted once, however many of its rows name it."""
+"""What a project's models, datasets and records take of the disk: a file counts once, however many rows name it."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,10 @@ from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, Shar
 
 @dataclass(frozen=True)
 class DiskUse:
-    """Bytes a project's files take.
+    """Bytes of a project's models, datasets and records.
+
+    No row tells the sizes of the weights of hardened models (where they are no file that is counted as the model), of
+    figures and of saved checkpoints: these are left out.
 
     Attributes:
         models: Of models.
@@ -29,7 +32,7 @@ class DiskUse:
 
 
 def disk_use(session: Session, project_id: str) -> DiskUse:
-    """Return what a project takes of the disk."""
+    """Return what a project's models, datasets and records take of the disk."""
     own = select(ShardRow.records_digest, ShardRow.records_bytes).distinct()
     own = own.join(CheckRow, CheckRow.id == ShardRow.check_id).join(AuditRow, AuditRow.id == CheckRow.audit_id)
     records = own.where(AuditRow.project_id == project_id, ShardRow.records_bytes.is_not(None)).subquery()
