@@ -10,6 +10,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
 
 from app.attestations.repository import count_other_seeds
 from app.main import create_app
@@ -20,7 +21,16 @@ from seatrial.attestation.key_folder import KeyFolder
 from seatrial.store.ids import new_id
 from seatrial.store.keeping import apply_retention
 from seatrial.store.settings import Settings
-from seatrial.store.tables import ActivityRow, AttestationRow, AuditRow, BaselineRow, JudgementRow, ModelRow, ReleaseRow
+from seatrial.store.tables import (
+    ActivityRow,
+    AttestationRow,
+    AuditRow,
+    BaselineRow,
+    HardeningRow,
+    JudgementRow,
+    ModelRow,
+    ReleaseRow,
+)
 from seatrial.store.tables.base import utc_now
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard, submit
 from tests.conftest import BASE_URL, key_for
@@ -172,6 +182,51 @@ def test_deleting_what_failed_and_asking_again_is_counted(signing: TestClient) -
         assert count_other_seeds(session, session.get_one(AuditRow, tried[-1]), now) == 2
 
 
+def attest(session: Session, audit: str) -> None:
+    judged = JudgementRow(id=new_id("jdg"), audit_id=audit, is_own=True, verdict="passed", judgement={}, document={})
+    session.add(judged)
+    session.flush()
+    session.add(
+        AttestationRow(id=new_id("att"), audit_id=audit, judgement_id=judged.id, key_id="k", content="", digest="")
+    )
+
+
+def test_audits_of_a_hardening_are_kept_unless_attested_ones_go(
+    client: httpx.Client, services: Services, pair: tuple[str, str]
+) -> None:
+    before, after = (ended(client, services, pair, seed=seed) for seed in range(2))
+    with services.database.write() as session:
+        project = session.get_one(AuditRow, before).project_id
+        named = {"model_id": pair[0], "dataset_id": pair[1], "audited_id": pair[1]}
+        audits = {"audit_before": before, "audit_after": after}
+        session.add(
+            HardeningRow(
+                id="hrd_1",
+                project_id=project,
+                method="gaussian",
+                params={},
+                seed=0,
+                spec={},
+                state="succeeded",
+                **named,
+                **audits,
+            )
+        )
+        attest(session, after)
+        session.execute(update(AuditRow).values(finished_at=utc_now() - timedelta(days=100)))
+    client.patch("/v1/projects/default", json={"retention": {"audits": 90}})
+    assert apply_retention(services.database) == 0
+    client.patch("/v1/projects/default", json={"retention": {"attested_audits": 90}})
+    # With it goes the hardening, and so what kept the other.
+    assert apply_retention(services.database) == 1
+    with services.database.read() as session:
+        assert after not in set(session.scalars(select(AuditRow.id)))
+        assert session.scalar(select(func.count()).select_from(HardeningRow)) == 0
+    apply_retention(services.database)
+    with services.database.read() as session:
+        assert session.scalars(select(AuditRow.id)).all() == []
+
+
 def test_projects_keep_things_for_as_long_as_they_say(
     client: httpx.Client, services: Services, pair: tuple[str, str]
 ) -> None:
@@ -180,15 +235,7 @@ def test_projects_keep_things_for_as_long_as_they_say(
     make_ready(services)
     client.post("/v1/baselines", json={"audit": kept, "name": "champion"})
     with services.database.write() as session:
-        judged = JudgementRow(
-            id=new_id("jdg"), audit_id=attested, is_own=True, verdict="passed", judgement={}, document={}
-        )
-        session.add(judged)
-        session.flush()
-        row = AttestationRow(
-            id=new_id("att"), audit_id=attested, judgement_id=judged.id, key_id="k", content="", digest=""
-        )
-        session.add(row)
+        attest(session, attested)
         long_ago = utc_now() - timedelta(days=100)
         session.execute(update(AuditRow).where(AuditRow.id != young).values(finished_at=long_ago))
         session.execute(update(ModelRow).values(created_at=long_ago))
