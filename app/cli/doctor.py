@@ -26,7 +26,7 @@ from seatrial.installed import PACKAGE, lacking
 from seatrial.store.artifacts import open_store
 from seatrial.store.database import connect
 from seatrial.store.integrity import find_damage
-from seatrial.store.migrations import is_compatible
+from seatrial.store.migrations import current_revision, is_compatible
 from seatrial.store.private_files import open_to_others
 from seatrial.store.queue import WakeupNotifier
 from seatrial.store.settings import Settings
@@ -209,7 +209,7 @@ def database(settings: Settings) -> Finding:
         return Finding("database", "none yet: `seatrial serve` creates it")
     opened = connect(settings, pool_size=1)
     try:
-        is_migrated = is_compatible(opened)
+        is_migrated, revision = is_compatible(opened), current_revision(opened) or "nothing"
     except SQLAlchemyError as error:
         # The message itself may hold the address and the password.
         detail = f"does not answer ({type(error).__name__})"
@@ -217,8 +217,8 @@ def database(settings: Settings) -> Finding:
     finally:
         opened.dispose()
     if not is_migrated:
-        return Finding("database", "its schema is not up to date", "seatrial migrate")
-    return Finding("database", f"{opened.engine.dialect.name}, its schema is up to date")
+        return Finding("database", f"its schema is not up to date (at {revision})", "seatrial migrate")
+    return Finding("database", f"{opened.engine.dialect.name}, its schema is up to date (at {revision})")
 
 
 def broker(settings: Settings) -> Finding:

@@ -5,12 +5,14 @@ import socket
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from click.testing import CliRunner
 from sqlalchemy import update
 
 from app.cli import main
 from seatrial import alive
 from seatrial.store.artifacts import open_store
+from seatrial.store.migrations import make_config
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, ModelRow
 from tests.client.conftest import Server
@@ -56,7 +58,7 @@ def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, s
     assert status == 1
     assert found["port"].startswith("missing: ")
     assert found["port"].endswith(f"fix: seatrial serve --home {quick_doctor} --port 0")
-    assert found["database"] == "missing: its schema is not up to date | fix: seatrial migrate"
+    assert found["database"] == "missing: its schema is not up to date (at nothing) | fix: seatrial migrate"
     assert found["home"].startswith("ok: ")
 
 
@@ -67,6 +69,10 @@ def test_the_doctor_tells_a_service_of_this_home_from_another(quick_doctor: Path
     status, found = doctored("--home", quick_doctor, "--port", ours)
     other = f"{ours}: another Seatrial, of another home than {quick_doctor}, listens there"
     assert (status, found["port"]) == (1, f"missing: {other} | fix: seatrial serve --home {quick_doctor} --port 0")
+    head = ScriptDirectory.from_config(make_config()).get_current_head()
+    assert (
+        doctored("--home", home, "--port", ours)[1]["database"] == f"ok: sqlite, its schema is up to date (at {head})"
+    )
     # A home that is served needs no second port.
     alive.mark_port(quick_doctor, 1)
     assert doctored("--home", quick_doctor, "--port", ours)[1]["port"].startswith(
