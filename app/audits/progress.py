@@ -8,6 +8,7 @@ made of the speed. Time follows from it: what is left takes as long as what was 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from app.audits.repository import RunningShard, StageWork
 from seatrial.contracts.costs import OnDemand
@@ -56,6 +57,26 @@ class Course:
     on_demand: float = 0.0
 
 
+class Standing(NamedTuple):
+    """Where a check stands.
+
+    Attributes:
+        state: Of the check.
+        stage: The present one.
+        estimated_s: What the check was to take, at submission.
+        work: Of the present stage.
+        course: Where that stands among all; None where its family does not say what stages take.
+        reached: Which shares of its examples its stages have reached.
+    """
+
+    state: str
+    stage: str | None
+    estimated_s: float | None
+    work: StageWork
+    course: Course | None = None
+    reached: Reached = WHOLE
+
+
 def course_of(
     costs: Mapping[str, float], stage: str | None, begun: Sequence[str], reached: Reached = WHOLE
 ) -> Course | None:
@@ -89,30 +110,17 @@ def course_of(
     return Course(run, passed, costs[stage], left, on_demand)
 
 
-def share_of(
-    state: str,
-    stage: str | None,
-    estimated_s: float | None,
-    work: StageWork,
-    course: Course | None = None,
-    reached: Reached = WHOLE,
-    *,
-    spent_s: float = 0.0,
-) -> float | None:
+def share_of(standing: Standing, *, spent_s: float = 0.0) -> float | None:
     """Return which share of a check's work is done; None when nothing is known.
 
     Guarantee: it does not fall while stages follow each other, unless a worker is lost with what it had done. Of a
     family that does not say what its stages take it is the share of the estimated time, which may be over before.
 
     Args:
-        state: Of the check.
-        stage: The present one.
-        estimated_s: At submission.
-        work: Of the present stage.
-        course: Where it stands.
-        reached: Which shares of its examples its stages have reached.
+        standing: Of the check.
         spent_s: Seconds workers have spent on it.
     """
+    state, stage, estimated_s, work, course, reached = standing
     if state in TERMINAL:
         return 1.0
     if course is not None:
@@ -147,17 +155,7 @@ def overall(shares: Sequence[float | None], estimated_s: Sequence[float | None])
     return round(sum(share * weight for share, weight in zip(known, weights, strict=True)) / sum(weights), 4)
 
 
-def remaining_s(
-    state: str,
-    stage: str | None,
-    estimated_s: float | None,
-    work: StageWork,
-    course: Course | None = None,
-    reached: Reached = WHOLE,
-    *,
-    now: datetime,
-    lease_s: float | None = None,
-) -> float | None:
+def remaining_s(standing: Standing, *, now: datetime, lease_s: float | None = None) -> float | None:
     """Return the seconds a check will still take; 0 when it has ended, None when nothing is known.
 
     What was estimated at submission, less what earlier stages took, counts for the share of the stage that is not done,
@@ -167,6 +165,7 @@ def remaining_s(
     slow the pace. Where looks are taken, all of them are counted, as if none decided it: what is left is a most, and
     does not grow when one has not; a stage that few checks run is counted once it runs.
     """
+    state, stage, estimated_s, work, course, reached = standing
     if state in TERMINAL:
         return 0.0
     if estimated_s is not None:

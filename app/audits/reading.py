@@ -11,7 +11,18 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from app.audits import repository
-from app.audits.progress import WHOLE, Course, Reached, course_of, overall, remaining_s, share_of, spent_s, worked_s
+from app.audits.progress import (
+    WHOLE,
+    Course,
+    Reached,
+    Standing,
+    course_of,
+    overall,
+    remaining_s,
+    share_of,
+    spent_s,
+    worked_s,
+)
 from app.audits.repository import AuditParts, StageWork
 from app.audits.timing import spread_stored
 from app.deletions.service import missing
@@ -72,21 +83,24 @@ def render_audit(
     parts: AuditParts, judgement: dict[str, Any] | None, *, now: datetime, lease_s: float | None = None
 ) -> dict[str, Any]:
     """Return an audit with its checks, and what its own policy makes of it."""
-    audit, checks = parts.audit, [_check(check, parts, now, lease_s) for check in parts.checks]
-    left = [check["progress"]["remaining_s"] for check in checks]
-    shares = [_share(check, parts, now, lease_s) for check in parts.checks]
+    audit, standings = parts.audit, [_standing(check, parts) for check in parts.checks]
+    left = [remaining_s(one, now=now, lease_s=lease_s) for one in standings]
+    shares = [share_of(one, spent_s=spent_s(one.work, now, lease_s)) for one in standings]
     ranges = [
-        None if seconds is None else _range_left(check, seconds, parts.work.get(check.id, StageWork()), now, lease_s)
-        for check, seconds in zip(parts.checks, left, strict=True)
+        None if seconds is None else _range_left(check, seconds, one.work, now, lease_s)
+        for check, one, seconds in zip(parts.checks, standings, left, strict=True)
     ]
     return {
         **render_summary(audit),
         "progress": {
             "share": overall(shares, [check.estimated_s for check in parts.checks]),
-            "remaining_s": None if None in left else round(sum(left), 1),
+            "remaining_s": _sum(left),
             **_ends("remaining", ranges),
         },
-        "checks": checks,
+        "checks": [
+            _check(check, parts, one, seconds)
+            for check, one, seconds in zip(parts.checks, standings, left, strict=True)
+        ],
         "judgement": judgement,
         "spec": audit.spec,
         "spec_digest": audit.spec_digest,
@@ -97,13 +111,16 @@ def render_audit(
     }
 
 
-def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | None) -> dict[str, Any]:
-    work = parts.work.get(check.id, StageWork())
+def _sum(left: Sequence[float | None]) -> float | None:
+    known = [one for one in left if one is not None]
+    return round(sum(known), 1) if len(known) == len(left) else None
+
+
+def _check(check: AnyRow, parts: AuditParts, standing: Standing, left_s: float | None) -> dict[str, Any]:
     sizes, taken = _look_sizes(check, parts), len(check.looks or ())
     look = None
     if len(sizes) > 1 and taken < len(sizes):
         look = {"number": 1 + taken, "of": len(sizes), "examples": sizes[taken], "most": sizes[-1]}
-    reached = _reached(check, parts)
     return {
         "id": check.id,
         "kind": check.kind,
@@ -111,13 +128,9 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
         "state": check.state,
         "progress": {
             "stage": check.stage,
-            "done": work.done,
-            "total": work.total,
-            "remaining_s": remaining_s(
-                *(check.state, check.stage, check.estimated_s, work, _course(check, parts, reached), reached),
-                now=now,
-                lease_s=lease_s,
-            ),
+            "done": standing.work.done,
+            "total": standing.work.total,
+            "remaining_s": left_s,
             **({} if look is None else {"look": look}),
         },
         "meters": None if (meters := meters_of(parts.asked.get(check.id))) is None else meters.model_dump(),
@@ -129,10 +142,9 @@ def _check(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | Non
     }
 
 
-def _share(check: AnyRow, parts: AuditParts, now: datetime, lease_s: float | None) -> float | None:
+def _standing(check: AnyRow, parts: AuditParts) -> Standing:
     work, reached = parts.work.get(check.id, StageWork()), _reached(check, parts)
-    course, spent = _course(check, parts, reached), spent_s(work, now, lease_s)
-    return share_of(check.state, check.stage, check.estimated_s, work, course, reached, spent_s=spent)
+    return Standing(check.state, check.stage, check.estimated_s, work, _course(check, parts, reached), reached)
 
 
 def _course(check: AnyRow, parts: AuditParts, reached: Reached) -> Course | None:

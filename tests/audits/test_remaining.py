@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from app.audits.progress import Course, Reached, course_of, overall, remaining_s, share_of
+from app.audits.progress import Course, Reached, Standing, course_of, overall, remaining_s, share_of
 from app.audits.repository import RunningShard, StageWork
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
@@ -46,7 +46,7 @@ def test_remaining_seconds_blend_the_estimate_with_the_speed_seen() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
 
     def left(state: str, stage: str | None, estimated: float | None, work: StageWork) -> float | None:
-        return remaining_s(state, stage, estimated, work, now=now)
+        return remaining_s(Standing(state, stage, estimated, work), now=now)
 
     half = StageWork(done=50, total=100, worked=50, seconds=20.0)
     assert left("succeeded", "attack", 10.0, half) == 0
@@ -66,7 +66,7 @@ def test_where_stages_are_known_the_speed_so_far_counts_for_all_that_follow() ->
     now = datetime(2026, 11, 21, tzinfo=UTC)
 
     def left(before: float, work: StageWork) -> float | None:
-        return remaining_s("running", "attack_b", 30.0, work, Course(before, before, 3, 6), now=now)
+        return remaining_s(Standing("running", "attack_b", 30.0, work, Course(before, before, 3, 6)), now=now)
 
     # 4 of 7.5 passes an example took 40 s and half of a stage of 3 the 15 s after it.
     assert left(4, StageWork(done=50, total=100, worked=50, seconds=15.0, earlier_s=40.0)) == 75.0
@@ -83,16 +83,18 @@ def test_what_is_left_counts_all_looks_and_does_not_grow_when_another_begins() -
     ended = StageWork(done=30, total=30, worked=30, seconds=90.0, earlier_s=30.0)
     first = Reached(now=0.3, before=0.0, here=0.3, stages={"a": 0.3, "b": 0.3})
     course = course_of(costs, "b", ["a", "b"], first)
-    assert remaining_s("running", "b", None, ended, course, first, now=now) == pytest.approx(280.0)
-    assert share_of("running", "b", None, ended, course, first) == pytest.approx(0.3)
+    standing = Standing("running", "b", None, ended, course, first)
+    assert remaining_s(standing, now=now) == pytest.approx(280.0)
+    assert share_of(standing) == pytest.approx(0.3)
     begun = StageWork(done=30, total=60, worked=30, seconds=30.0, earlier_s=90.0)
     second = Reached(now=0.6, before=0.3, here=0.6, stages={"a": 0.6, "b": 0.3})
     course = course_of(costs, "a", ["a", "b"], second)
-    assert remaining_s("running", "a", None, begun, course, second, now=now) == pytest.approx(280.0)
-    assert share_of("running", "a", None, begun, course, second) == pytest.approx(0.3)
+    standing = Standing("running", "a", None, begun, course, second)
+    assert remaining_s(standing, now=now) == pytest.approx(280.0)
+    assert share_of(standing) == pytest.approx(0.3)
     # And where nothing is known of stages, at the speed so far.
     alone = StageWork(done=30, total=30, worked=30, seconds=30.0)
-    assert remaining_s("running", "a", 100.0, alone, None, first, now=now) == pytest.approx(70.0)
+    assert remaining_s(Standing("running", "a", 100.0, alone, None, first), now=now) == pytest.approx(70.0)
 
 
 def test_a_check_that_stops_when_decided_says_which_look_it_is_measured_for(
@@ -127,9 +129,8 @@ def test_the_time_since_the_last_sign_of_life_does_not_slow_the_pace() -> None:
 
     def left(shard: RunningShard, course: Course | None = None, lease_s: float | None = 60.0) -> float | None:
         work = StageWork(done=20, total=40, worked=20, running=[shard])
-        return remaining_s(
-            "running", "attack", 30.0 if shard == fresh else None, work, course, now=now, lease_s=lease_s
-        )
+        standing = Standing("running", "attack", 30.0 if shard == fresh else None, work, course)
+        return remaining_s(standing, now=now, lease_s=lease_s)
 
     assert left(lost) == 10.0
     assert left(lost, Course(0, 0, 1, 0)) == 10.0
@@ -238,7 +239,7 @@ def test_the_share_of_an_audit_never_falls_whether_a_stage_is_needed_or_not() ->
             begun.append(stage)
             for done in (0, 40, 100):
                 work = StageWork(done=done, total=100, worked=done, seconds=1.0)
-                share = share_of("running", stage, 9.0, work, course_of(costs, stage, begun))
+                share = share_of(Standing("running", stage, 9.0, work, course_of(costs, stage, begun)))
                 assert share is not None
                 told.append(share)
         assert told == sorted(told)
@@ -258,7 +259,9 @@ def test_the_share_of_an_audit_that_is_looked_at_never_falls() -> None:
             reached = Reached(now=size / 100, before=before, here=at[stage], stages=dict(at))
             for done in (0 if stage not in of_look or not look else round(before * 100), most):
                 work = StageWork(done=min(done, most), total=most, worked=0)
-                share = share_of("running", stage, None, work, course_of(costs, stage, begun, reached), reached)
+                share = share_of(
+                    Standing("running", stage, None, work, course_of(costs, stage, begun, reached), reached)
+                )
                 assert share is not None
                 told.append(share)
     assert told == pytest.approx(sorted(told))
@@ -321,7 +324,7 @@ def test_one_check_of_which_nothing_is_known_leaves_the_whole_unknown() -> None:
 
 def test_of_a_family_that_does_not_say_what_stages_take_the_time_tells() -> None:
     def share(estimated_s: float | None, spent_s: float, state: str = "running") -> float | None:
-        return share_of(state, "attack", estimated_s, StageWork(done=1, total=2), spent_s=spent_s)
+        return share_of(Standing(state, "attack", estimated_s, StageWork(done=1, total=2)), spent_s=spent_s)
 
     assert (share(20.0, 5.0), share(20.0, 60.0), share(None, 5.0)) == (0.25, 0.99, None)
     assert share(None, 5.0, "failed") == 1.0
