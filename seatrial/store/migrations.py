@@ -43,7 +43,7 @@ def upgrade(database: Database, revision: str = "head") -> None:
     Raises:
         SchemaTooNewError: This code does not work with a later version's.
     """
-    _run(database, _upgrade_known, revision)
+    _run(database, command.upgrade, revision, leaves_newer=True)
 
 
 def downgrade(database: Database, revision: str = "base") -> None:
@@ -51,20 +51,9 @@ def downgrade(database: Database, revision: str = "base") -> None:
     _run(database, command.downgrade, revision)
 
 
-def _upgrade_known(config: Config, revision: str) -> None:
-    connection: Connection = config.attributes["connection"]
-    scripts, present = ScriptDirectory.from_config(config), _revision(connection)
-    if present is None or _is_known(scripts, present):
-        command.upgrade(config, revision)
-    elif not _is_usable(connection, scripts):
-        raise SchemaTooNewError(
-            f"the database's schema is {present}, of a later version of Seatrial than this one, which cannot work with "
-            "it: start that version, or take the schema back with its `seatrial migrate --downgrade`"
-        )
-
-
-def _run(database: Database, step: Callable[[Config, str], None], revision: str) -> None:
+def _run(database: Database, step: Callable[[Config, str], None], revision: str, *, leaves_newer: bool = False) -> None:
     config = make_config()
+    scripts = ScriptDirectory.from_config(config)
     with database.engine.connect() as connection:
         if database.is_sqlite:
             connection = connection.execution_options(begin_immediate=True)
@@ -73,18 +62,19 @@ def _run(database: Database, step: Callable[[Config, str], None], revision: str)
                 # An index of a large table takes as long as it takes.
                 connection.execute(text("SET LOCAL statement_timeout = 0"))
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+            present = _revision(connection)
+            if leaves_newer and present is not None and not _is_known(scripts, present):
+                if not _is_usable(connection, scripts):
+                    raise SchemaTooNewError(
+                        f"the database's schema is {present}, of a later version of Seatrial than this one, which "
+                        "cannot work with it: start that version, or take the schema back with its `seatrial migrate "
+                        "--downgrade`"
+                    )
+                # What it needs, that version has written.
+                return
             config.attributes["connection"] = connection
             step(config, revision)
-            if _is_known(ScriptDirectory.from_config(config), _revision(connection)):
-                # Of a later version's schema it has said so itself.
-                _tell_needs(connection, config)
-
-
-def is_current(database: Database) -> bool:
-    """Return whether the database has the present schema."""
-    head = ScriptDirectory.from_config(make_config()).get_current_head()
-    with database.engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision() == head
+            _tell_needs(connection, scripts)
 
 
 def current_revision(database: Database) -> str | None:
@@ -119,15 +109,14 @@ def _is_usable(connection: Connection, scripts: ScriptDirectory) -> bool:
     return needed is not None and _is_known(scripts, needed)
 
 
-def _is_known(scripts: ScriptDirectory, revision: str | None) -> bool:
+def _is_known(scripts: ScriptDirectory, revision: str) -> bool:
     return any(script.revision == revision for script in scripts.walk_revisions())
 
 
-def _tell_needs(connection: Connection, config: Config) -> None:
+def _tell_needs(connection: Connection, scripts: ScriptDirectory) -> None:
     """Write which migration a code must know to work with the schema as it is now."""
     if not inspect(connection).has_table(SchemaRow.__tablename__):
         return
-    scripts = ScriptDirectory.from_config(config)
     revision = _revision(connection)
     history = list(scripts.walk_revisions("base", revision or "base"))
     needed = next((one.revision for one in history if getattr(one.module, "contracts", False)), history[-1].revision)
