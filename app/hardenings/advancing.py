@@ -21,7 +21,7 @@ from app.hardenings.comparing import compare_versions
 from app.policies.baselines import add_baseline
 from app.web.bodies import parse_json
 from app.web.problems import ConflictError, ProblemError
-from app.web.quotas import CostUnknownError, QuotaError, passes_by_itself
+from app.web.quotas import passes_by_itself
 from app.web.services import Services
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.hardenings import HardeningAudit, HardeningResult
@@ -102,7 +102,7 @@ def _submit_pair(session: Session, services: Services, row: HardeningRow) -> Non
         planned = plan_audit(session, row.project_id, request, services.settings)
         try:
             audit_id = add_audit(session, row.project_id, planned)
-        except (QuotaError, CostUnknownError) as error:
+        except ProblemError as error:
             if not passes_by_itself(error):
                 raise
             # The training is done: what is refused for now is asked for again with every look.

@@ -29,7 +29,7 @@ from app.hardenings.submitting import look_up as look_up_hardening
 from app.plans import repository
 from app.web.bodies import parse_json
 from app.web.problems import ProblemError
-from app.web.quotas import CostUnknownError, QuotaError, passes_by_itself
+from app.web.quotas import passes_by_itself
 from app.web.services import Services
 from app.webhooks import repository as webhooks
 from seatrial.attestation.key_folder import KeyFolder
@@ -52,6 +52,9 @@ LEASE_S = 120.0
 MAX_ATTEMPTS = 3
 REFUSED_S = 10.0
 """Until a step is tried again that a quota refused for now."""
+_FREE: dict[str, Any] = {"token": None, "lease_until": None, "attempts": 0}
+"""What is written of a claim that is let go of."""
+
 _VERDICTS = ("verdict", "accuracy_holds")
 _DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
 
@@ -191,7 +194,7 @@ def _audit(services: Services, step: Claimed) -> None:
             planned = look_up(session, step.project_id, request, services.settings)
             try:
                 audit_id = add_audit(session, step.project_id, planned)
-            except (QuotaError, CostUnknownError) as error:
+            except ProblemError as error:
                 if not passes_by_itself(error):
                     raise
                 log.info("plan %s waits: %s", step.plan_id, error.detail)
@@ -285,20 +288,21 @@ def _begin(session: Session, step: Claimed) -> bool:
 
 def _wait_for(session: Session, step: Claimed, job: str) -> None:
     """Let go of a step until its job has ended."""
-    values = {"job": job, "token": None, "lease_until": None, "attempts": 0}
-    session.execute(update(PlanStepRow).where(*_ours(step)).values(**values))
+    _let_go(session, step, job=job)
 
 
 def _put_off(session: Session, step: Claimed) -> None:
     """Let go of a step that is to be tried again a little later, which counts as no attempt."""
-    values = {"token": None, "lease_until": epoch_now() + REFUSED_S, "attempts": 0}
-    session.execute(update(PlanStepRow).where(*_ours(step)).values(**values))
+    _let_go(session, step, lease_until=epoch_now() + REFUSED_S)
+
+
+def _let_go(session: Session, step: Claimed, **values: Any) -> None:
+    session.execute(update(PlanStepRow).where(*_ours(step)).values(**{**_FREE, **values}))
 
 
 def _succeed(session: Session, step: Claimed, result: dict[str, Any]) -> None:
     """End a step, and with the last one its plan."""
-    values: dict[str, Any] = {"result": result, "token": None, "lease_until": None, "attempts": 0}
-    move(session, PlanStepRow, RunState.SUCCEEDED, *_ours(step), **values)
+    move(session, PlanStepRow, RunState.SUCCEEDED, *_ours(step), **_FREE, result=result)
     steps = repository.list_steps(session, step.plan_id)
     results = {one.kind: one.result or {} for one in steps}
     verdict = _verdict(results)
@@ -339,8 +343,7 @@ def _fail(services: Services, step: Claimed, problem: StoredProblem) -> None:
         if not _begin(session, step):
             return
         error = problem.model_dump()
-        values: dict[str, Any] = {"error": error, "token": None, "lease_until": None, "attempts": 0}
-        move(session, PlanStepRow, RunState.FAILED, *_ours(step), **values)
+        move(session, PlanStepRow, RunState.FAILED, *_ours(step), **_FREE, error=error)
         move(session, PlanRow, RunState.FAILED, PlanRow.id == step.plan_id, error=error)
 
 
