@@ -22,8 +22,8 @@ from seatrial.contracts.registry import families
 NONE = ("", "none: only numbers")
 
 
-class Checks(NamedTuple):
-    """Checks as a form holds them.
+class Filled(NamedTuple):
+    """What a form is filled with: checks, or all that an audit was asked.
 
     Attributes:
         values: What stands in each field.
@@ -36,9 +36,9 @@ class Checks(NamedTuple):
     left_behind: list[str]
 
 
-def in_fields(checks: Iterable[Mapping[str, Any]], *, owner: str) -> Checks:
+def in_fields(checks: Iterable[Mapping[str, Any]], *, owner: str) -> Filled:
     """Return checks as a form holds them; ``owner`` is whose they are, in a sentence."""
-    found = Checks({}, [], [])
+    found = Filled({}, [], [])
     for check in checks:
         kind = check["kind"]
         if kind not in families():
@@ -51,7 +51,7 @@ def in_fields(checks: Iterable[Mapping[str, Any]], *, owner: str) -> Checks:
     return found
 
 
-def checks_of(session: Session, project_id: str, said: str) -> Checks:
+def checks_of(session: Session, project_id: str, said: str) -> Filled:
     """Return the checks a chosen policy is about; none of one that is about whatever was run.
 
     Raises:

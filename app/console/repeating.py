@@ -1,32 +1,15 @@
 """From an audit back to the form that submits one like it."""
 
-from dataclasses import dataclass
-
 from sqlalchemy.orm import Session
 
-from app.console.policy_choice import in_fields, said_of
+from app.console.policy_choice import Filled, in_fields, said_of
 from app.reports.repository import get_audit
 from seatrial.contracts.audits import AuditCreate
 
 _IN_FORM = ("model", "dataset", "checks", "seed", "samples", "policy", "baseline", "reuse")
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """What an audit was asked, as a form holds it.
-
-    Attributes:
-        values: What stands in each field.
-        kinds: Families that are chosen.
-        left_behind: What the form has no field for, each in a sentence.
-    """
-
-    values: dict[str, str]
-    kinds: list[str]
-    left_behind: list[str]
-
-
-def repeated(session: Session, project_id: str, audit_id: str) -> Repeated:
+def repeated(session: Session, project_id: str, audit_id: str) -> Filled:
     """Return the form of an audit like another.
 
     Raises:
@@ -43,4 +26,4 @@ def repeated(session: Session, project_id: str, audit_id: str) -> Repeated:
     for name, field in AuditCreate.model_fields.items():
         if name not in _IN_FORM and row.spec.get(name, field.default) != field.default:
             left_behind.append(f"Its `{name}` was {row.spec[name]}; the form leaves it at its default.")
-    return Repeated(values, checks.kinds, left_behind)
+    return Filled(values, checks.kinds, left_behind)

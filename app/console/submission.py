@@ -61,7 +61,7 @@ def ask(
             again = repeated(session, viewer.project_id, audit)
         form = Form({**STARTING, **again.values})
         return _form(request, viewer, services, form, kinds=again.kinds, left_behind=again.left_behind)
-    form, told = Form({**STARTING, "model": model, "dataset": dataset}), policy_choice.Checks({}, [], [])
+    form, told = Form({**STARTING, "model": model, "dataset": dataset}), policy_choice.Filled({}, [], [])
     if policy:
         with services.database.read() as session:
             told = policy_choice.checks_of(session, viewer.project_id, policy)
