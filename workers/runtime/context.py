@@ -183,7 +183,6 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
             example_ids: Their ids; the same ones in one batch, as a batch's size may show in last bits.
             images: (batch, channels, height, width), on the model's device.
         """
-        rows = [(row.digest, str(row.manifest)) for row in (self._job.model, self._job.source)]
         made: list[torch.Tensor] = []
 
         def make() -> dict[str, torch.Tensor]:
@@ -191,7 +190,7 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
                 made.append(self.classifier.logits(images))
             return {"logits": made[0]}
 
-        logits = self._resources.clean.get(self._job.audit_id, (*rows, tuple(example_ids)), make)["logits"]
+        logits = self._resources.clean.get(self._job.audit_id, (self._job.source.id, *example_ids), make)["logits"]
         # What was not answered then, as an endpoint was away, may be now.
         return logits if made or bool(logits.isfinite().all()) else make()["logits"]
 
