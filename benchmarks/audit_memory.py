@@ -6,17 +6,13 @@ its peak during all stages of a check. A check of two examples comes first, so t
 Linux only (/proc).
 """
 
-import argparse
-import ctypes
-import gc
-import multiprocessing
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.training_memory import LABELS, MANIFEST, resident
+from benchmarks.resident import growth, measure_each, tell
+from benchmarks.training_memory import LABELS, MANIFEST
 from seatrial.contracts.models import ModelManifest
 from seatrial.contracts.registry import family as family_spec
 from seatrial.families.cost import cost_of
@@ -101,27 +97,13 @@ def measure(case: str) -> None:
     told = cost_of(params, count, {}, facts, batch_size=count).memory_bytes
     assert told is not None
     run(module, size, 2, body)
-    gc.collect()
-    ctypes.CDLL("libc.so.6").malloc_trim(0)
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
-    run(module, size, count, body)
     # The weights were there before.
-    megabytes = (told - 4 * facts["parameters"]) / 2**20, (resident("VmHWM") - before) / 2**20
-    print(f"| {case} | {megabytes[0]:,.0f} | {megabytes[1]:,.0f} | {megabytes[0] / megabytes[1]:.2f} |", flush=True)
+    tell(case, told - 4 * facts["parameters"], growth(lambda: run(module, size, count, body)))
 
 
 def main() -> None:
     """Print a line for each case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=list(CASES))
-    print("| audit | told, MiB | measured, MiB | told / measured |\n| --- | --- | --- | --- |", flush=True)
-    for case in parser.parse_args().cases:
-        process = multiprocessing.get_context("fork").Process(target=measure, args=(case,))
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(f"{case} was not measured")
+    measure_each(CASES, measure, what="audit", description=__doc__)
 
 
 if __name__ == "__main__":

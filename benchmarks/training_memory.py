@@ -6,11 +6,7 @@ memory to its peak while a fresh copy of the model is loaded, trained and saved.
 kernels, optimisers and libraries are loaded. Linux only (/proc).
 """
 
-import argparse
-import ctypes
-import gc
 import json
-import multiprocessing
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ import numpy as np
 import torch
 
 from app.hardenings.costs import price
+from benchmarks.resident import growth, measure_each, tell
 from seatrial.contracts.models import ModelManifest
 from seatrial.contracts.training import methods
 from seatrial.store.tables import ModelRow
@@ -140,12 +137,6 @@ def run(kind: str, slug: str, body: dict[str, Any], count: int, folder: Path) ->
     train(model, method, params, data, few, seed=0, folder=folder, vectors=Vectors(), save=save)
 
 
-def resident(name: str) -> int:
-    """Return a line of /proc/self/status in bytes."""
-    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith(name)]
-    return int(line.split()[1]) * 1024
-
-
 def measure(case: str) -> None:
     """Print estimate and measured growth of one case."""
     kind, slug, body = CASES[case]
@@ -164,27 +155,12 @@ def measure(case: str) -> None:
         warm = {**body, "batch_size": 2} | ({"micro_batch_size": 1} if "micro_batch_size" in body else {})
         run(kind, slug, warm, 2, Path(folder))
         del classifier
-        gc.collect()
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-        before = resident("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")
-        run(kind, slug, body, count, Path(folder))
-    told, measured = told / 2**20, (resident("VmHWM") - before) / 2**20
-    print(f"| {case} | {told:,.0f} | {measured:,.0f} | {told / measured:.2f} |", flush=True)
+        tell(case, told, growth(lambda: run(kind, slug, body, count, Path(folder))))
 
 
 def main() -> None:
     """Print a line for each case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=list(CASES))
-    print("| training | told, MiB | measured, MiB | told / measured |\n| --- | --- | --- | --- |", flush=True)
-    for case in parser.parse_args().cases:
-        # Forked: what takes long to import is imported once.
-        process = multiprocessing.get_context("fork").Process(target=measure, args=(case,))
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(f"{case} was not measured")
+    measure_each(CASES, measure, what="training", description=__doc__)
 
 
 if __name__ == "__main__":
