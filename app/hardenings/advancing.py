@@ -21,7 +21,7 @@ from app.hardenings.comparing import compare_versions
 from app.policies.baselines import add_baseline
 from app.web.bodies import parse_json
 from app.web.problems import ConflictError, ProblemError
-from app.web.quotas import passes_by_itself
+from app.web.quotas import AGAIN_S, passes_by_itself
 from app.web.services import Services
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.hardenings import HardeningAudit, HardeningResult
@@ -30,6 +30,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.reporting.outcomes import Judged
 from seatrial.store.activity import Author
+from seatrial.store.database import epoch_now
 from seatrial.store.hardening import end_hardening, record_hardening
 from seatrial.store.ids import new_id
 from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow
@@ -105,8 +106,10 @@ def _submit_pair(session: Session, services: Services, row: HardeningRow) -> Non
         except ProblemError as error:
             if not passes_by_itself(error):
                 raise
-            # The training is done: what is refused for now is asked for again with every look.
+            # The training is done, and not lost for it.
             log.info("hardening %s waits: %s", row.id, error.detail)
+            again = {"lease_until": epoch_now() + AGAIN_S}
+            session.execute(update(HardeningRow).where(HardeningRow.id == row.id).values(again))
             break
         preregister(session, services.of(KeyFolder), audit_id)
         session.execute(update(HardeningRow).where(HardeningRow.id == row.id).values({column: audit_id}))

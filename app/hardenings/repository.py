@@ -6,7 +6,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
 
 from seatrial.contracts.states import TERMINAL, ModelState
-from seatrial.store.database import AnyRow
+from seatrial.store.database import AnyRow, epoch_now
 from seatrial.store.tables import AuditRow, HardeningEventRow, HardeningRow, ModelRow
 from seatrial.store.tables.hardenings import AUDITING
 
@@ -66,11 +66,13 @@ def due(session: Session) -> Sequence[str]:
     """Return the hardenings whose audits can be submitted, or have ended: in the words of their index."""
     before, after = aliased(AuditRow), aliased(AuditRow)
     waits = HardeningRow.state == "running", HardeningRow.stage == AUDITING
+    # One that a quota refused for now is put off, held by nobody.
+    is_due = or_(HardeningRow.lease_until.is_(None), HardeningRow.lease_until < epoch_now())
     query = (
         select(HardeningRow.id)
         .outerjoin(before, before.id == HardeningRow.audit_before)
         .outerjoin(after, after.id == HardeningRow.audit_after)
-        .where(*waits)
+        .where(*waits, is_due)
         .where(or_(before.id.is_(None), after.id.is_(None), before.state.in_(TERMINAL) & after.state.in_(TERMINAL)))
     )
     return session.scalars(query.order_by(HardeningRow.id)).all()

@@ -29,7 +29,7 @@ from app.hardenings.submitting import look_up as look_up_hardening
 from app.plans import repository
 from app.web.bodies import parse_json
 from app.web.problems import ProblemError
-from app.web.quotas import passes_by_itself
+from app.web.quotas import AGAIN_S, passes_by_itself
 from app.web.services import Services
 from app.webhooks import repository as webhooks
 from seatrial.attestation.key_folder import KeyFolder
@@ -50,8 +50,6 @@ log = logging.getLogger(__name__)
 LEASE_S = 120.0
 """Longer than signing the largest audit takes; whatever comes later finds the claim lost and writes nothing."""
 MAX_ATTEMPTS = 3
-REFUSED_S = 10.0
-"""Until a step is tried again that a quota refused for now."""
 _FREE: dict[str, Any] = {"token": None, "lease_until": None, "attempts": 0}
 """What is written of a claim that is let go of."""
 
@@ -293,7 +291,7 @@ def _wait_for(session: Session, step: Claimed, job: str) -> None:
 
 def _put_off(session: Session, step: Claimed) -> None:
     """Let go of a step that is to be tried again a little later, which counts as no attempt."""
-    _let_go(session, step, lease_until=epoch_now() + REFUSED_S)
+    _let_go(session, step, lease_until=epoch_now() + AGAIN_S)
 
 
 def _let_go(session: Session, step: Claimed, **values: Any) -> None:

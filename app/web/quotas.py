@@ -49,6 +49,10 @@ class CostUnknownError(ConflictError):
     title = "What it would cost is not known yet"
 
 
+AGAIN_S = 10.0
+"""Until what is refused for now alone is tried again by the service itself."""
+
+
 def passes_by_itself(error: ProblemError) -> bool:
     """Tell whether a submission is refused for now alone: audits end, a day passes, a model gets checked."""
     return isinstance(error, CostUnknownError) or (isinstance(error, QuotaError) and "Retry-After" in error.headers)
