@@ -11,6 +11,7 @@ from seatrial.store.database import Database
 from seatrial.store.reaping import reap
 from tests.databases import postgres_url  # noqa: F401
 from tests.rows import add_audit
+from tests.servers import eventually
 from tests.store.ended import HOT, ended
 
 
@@ -72,10 +73,18 @@ def test_no_plan_reads_a_table_through(full: tuple[Database, int], name: str) ->
             assert node.get("Plan Rows", 0) < audits / 20 or node["Node Type"] == "Limit", statement
 
 
+OTHERS = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND backend_type = 'client backend'"
+)
+
+
 def touched(database: Database) -> int:
     """Return how many rows of tables have been read; what a session has counted is told when it ends."""
     database.engine.dispose()
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        # A session that was closed a moment ago may still be ending.
+        eventually(lambda: not connection.execute(OTHERS).scalar_one())
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
         connection.execute(text("SELECT 1"))
         connection.execute(text("SELECT pg_stat_clear_snapshot()"))
