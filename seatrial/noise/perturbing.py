@@ -171,11 +171,7 @@ class Perturber:
 
     def _by_any(self, parts: list[str], level: float, rng: random.Random) -> Callable[[int], bool]:
         phi = self._phi(level)
-        # A stream for each: what one draws does not move the draws of the others.
-        streams: dict[str, random.Random] = {
-            name: random.Random(int(rng.random() * 2**53))  # noqa: S311 - not for secrets
-            for name in ATTACKERS
-        }
+        streams = _Streams(rng)
 
         def edit(place: int) -> bool:
             at = 2 * place + 1
@@ -192,6 +188,21 @@ class Perturber:
             return False
 
         return edit
+
+
+class _Streams(dict[str, random.Random]):
+    """A stream of draws for each attacker: what one draws does not move the draws of the others.
+
+    All seeds are drawn at once, and a stream is made when it is first asked for: that takes longer than a word does.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._seeds: dict[str, int] = {name: int(rng.random() * 2**53) for name in ATTACKERS}
+
+    def __missing__(self, name: str) -> random.Random:
+        self[name] = stream = random.Random(self._seeds[name])  # noqa: S311 - not for secrets
+        return stream
 
 
 def _form_editor(parts: list[str], form: Callable[[str], str | None]) -> Callable[[int], bool]:
