@@ -16,7 +16,7 @@ from app.cli.showing import echo_line, put_report
 from app.cli.uploads import read_object
 from seatrial.client import Client, WaitTimeoutError
 from seatrial.contracts.hardenings import HardeningEstimate, HardeningRead
-from seatrial.contracts.states import RunState
+from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.reporting.durations import duration
 from seatrial.reporting.numbers import format_interval, format_value
 from seatrial.reporting.sizes import size
@@ -175,6 +175,7 @@ def estimated(told: HardeningEstimate) -> list[str]:
         f"training  {seconds}",
         f"audits    {audits}, both versions",
         f"memory    {memory}",
+        *([] if told.refused is None else [escaped_line(f"refused   now: {told.refused}")]),
     ]
 
 
@@ -182,7 +183,7 @@ def print_hardening(made: HardeningRead) -> None:
     """Print state, curves, differences and verdict of a hardening."""
     echo_line(f"{made.id}: {_where(made)}{f'; it made {made.hardened}' if made.hardened else ''}")
     if made.error is not None:
-        echo_line(escaped_line(f"  {made.error.title}: {made.error.detail}"))
+        echo_line(escaped_line(f"  {_waits(made)}{made.error.title}: {made.error.detail}"))
     for note in made.notes:
         echo_line(escaped_line(f"  {note}"))
     for point in made.curves:
@@ -204,6 +205,11 @@ def print_hardening(made: HardeningRead) -> None:
     echo_line(escaped_line(made.result.summary))
 
 
+def _waits(made: HardeningRead) -> str:
+    """Return what its error is told after: one that has not ended is put off, and goes on by itself."""
+    return "" if made.state in TERMINAL else "it waits: "
+
+
 def _where(made: HardeningRead) -> str:
     """Return what a hardening does, or how it ended."""
     if made.state == RunState.RUNNING:
@@ -220,6 +226,8 @@ def _progress() -> Callable[[HardeningRead], None]:
         at = made.progress
         epoch = "" if at is None or made.stage != "training" else f", epoch {at.epoch} of {at.epochs}"
         line = f"{_where(made)}{epoch if made.state == RunState.RUNNING else ''}"
+        if made.error is not None and made.state not in TERMINAL:
+            line += escaped_line(f"; {_waits(made)}{made.error.detail}")
         if told[-1:] != [line]:
             told.append(line)
             say(line)

@@ -121,5 +121,6 @@ def _print(made: PlanRead) -> None:
     echo_line(f"{made.id}: {made.state}{verdict}")
     for step in made.steps:
         told = " ".join(f"{name}={value}" for name, value in (step.result or {}).items() if value is not None)
-        why = f"{step.error.title}: {step.error.detail}" if step.error else ""
+        waits = "" if step.state in TERMINAL else "it waits: "
+        why = f"{waits}{step.error.title}: {step.error.detail}" if step.error else ""
         echo_line(escaped_line(f"  {step.kind:<7} {step.state:<9} {told or why or step.job or ''}").rstrip())

@@ -21,7 +21,7 @@ from app.console.values import read_fraction
 from app.console.viewer import ConsoleRoute, Posted, Runner, Viewer, first
 from app.datasets import repository as datasets
 from app.hardenings import service as hardenings
-from app.hardenings.submitting import estimate, look_up
+from app.hardenings.submitting import estimate, look_up, why_not
 from app.models import repository as models
 from app.web.bodies import parse_json
 from app.web.problems import ProblemError
@@ -64,7 +64,8 @@ def estimate_cost(request: Request, viewer: Runner, services: Service, posted: P
         with services.database.read() as session:
             form = _completed(session, viewer.project_id, form)
             asked = request_of(form.values, kinds)
-            cost = estimate(look_up(session, viewer.project_id, asked, services.settings))
+            wanted = look_up(session, viewer.project_id, asked, services.settings)
+            cost = estimate(wanted, refused=why_not(session, viewer.project_id, wanted))
     except ProblemError as error:
         form.refuse_all(error, _field_of(kinds, form.values))
         return _form(request, viewer, services, form, kinds=kinds, status=error.status)

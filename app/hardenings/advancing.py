@@ -63,7 +63,7 @@ def advance_hardenings(services: Services) -> int:
         except _DATABASE_ERRORS:
             raise
         except ProblemError as error:
-            _fail(services, hardening_id, StoredProblem(code=error.code, title=error.title, detail=error.detail))
+            _fail(services, hardening_id, error.stored())
         except Exception as error:
             log.exception("hardening %s cannot go on", hardening_id)
             detail = f"{type(error).__name__}; see the log of the service."
@@ -107,13 +107,23 @@ def _submit_pair(session: Session, services: Services, row: HardeningRow) -> Non
             if not passes_by_itself(error):
                 raise
             # The training is done, and not lost for it.
-            log.info("hardening %s waits: %s", row.id, error.detail)
-            again = {"lease_until": epoch_now() + AGAIN_S}
-            session.execute(update(HardeningRow).where(HardeningRow.id == row.id).values(again))
+            _put_off(session, row, error)
             break
         preregister(session, services.of(KeyFolder), audit_id)
-        session.execute(update(HardeningRow).where(HardeningRow.id == row.id).values({column: audit_id}))
+        submitted = {column: audit_id, "error": None}
+        session.execute(update(HardeningRow).where(HardeningRow.id == row.id).values(submitted))
     session.flush()
+
+
+def _put_off(session: Session, row: HardeningRow, error: ProblemError) -> None:
+    """Leave a hardening alone that is refused for now, and say why."""
+    log.info("hardening %s waits: %s", row.id, error.detail)
+    if row.error is None:
+        # Told once, not every time it is tried again.
+        told = {"state": row.state, "stage": row.stage, "waits": error.detail}
+        record_hardening(session, row.id, "hardening", told)
+    again = {"lease_until": epoch_now() + AGAIN_S, "error": error.stored().model_dump()}
+    session.execute(update(HardeningRow).where(HardeningRow.id == row.id).values(again))
 
 
 def _add_version(session: Session, row: HardeningRow) -> str:

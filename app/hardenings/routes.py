@@ -13,7 +13,7 @@ from app.audits.schemas import AUDIT_EXAMPLES
 from app.audits.streams import EventStream, EventStreams, Follower
 from app.hardenings import repository, service
 from app.hardenings.report import ReportFormat, compose, render
-from app.hardenings.submitting import estimate, look_up
+from app.hardenings.submitting import estimate, look_up, why_not
 from app.reports.routes import report_page
 from app.web.bodies import accepts, json_body
 from app.web.heads import Stream
@@ -62,7 +62,7 @@ EVENTS: dict[int | str, dict[str, Any]] = {
     "",
     status_code=202,
     response_model=HardeningRead,
-    responses=raises(400, 409, 413, 415, 422),
+    responses=raises(400, 409, 413, 415, 422, 429),
     openapi_extra=accepts(HardeningCreate, examples=EXAMPLES),
     summary="Submit a hardening",
 )
@@ -74,6 +74,8 @@ def submit_hardening(
     A worker that dies costs the steps since its last save; the weights are the same to the bit. Nothing of the audited
     dataset may be in what is trained or judged on, by content. Nothing is promoted unless the verdict is `passed` and
     clean accuracy holds.
+    A training counts in the project's quotas as an audit does, and each of its audits again when that is submitted; one
+    that a quota refuses for now is put off, and `error` says what it waits for.
     """
     answer, is_replay = service.submit(services, principal.project_id, body, idempotency_key)
     return answer.response(replayed=is_replay)
@@ -89,7 +91,8 @@ def submit_hardening(
 def estimate_hardening(principal: Reader, body: Submitted, services: Service) -> HardeningEstimate:
     """Estimate what a hardening costs, without queueing it: passes at most, seconds, memory."""
     with services.database.read() as session:
-        return estimate(look_up(session, principal.project_id, body, services.settings))
+        wanted = look_up(session, principal.project_id, body, services.settings)
+        return estimate(wanted, refused=why_not(session, principal.project_id, wanted))
 
 
 @router.get("", response_model=Page[HardeningSummary], responses=raises(422), summary="List hardenings")

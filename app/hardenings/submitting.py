@@ -18,6 +18,7 @@ from app.policies.service import check_name
 from app.web.bodies import parse_json
 from app.web.identifiers import no_such
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
+from app.web.quotas import check_submission, why_refused
 from seatrial.contracts.hardenings import HardeningCreate, HardeningEstimate
 from seatrial.contracts.near_names import instead
 from seatrial.contracts.training import MethodParams, MethodSpec, broken_methods, methods
@@ -190,12 +191,18 @@ def _numbered(version: str, method: str, number: int) -> str:
     return version[: LONGEST_VERSION - len(end)] + end
 
 
-def estimate(wanted: Wanted) -> HardeningEstimate:
-    """Return what a hardening would cost."""
+def why_not(session: Session, project_id: str, wanted: Wanted) -> str | None:
+    """Return why a hardening would be refused if it were added now; None where it would not."""
+    audit_s = total_seconds(wanted.audit.costs)
+    return why_refused(session, project_id, estimate(wanted).seconds, work="training", audit_s=audit_s)
+
+
+def estimate(wanted: Wanted, *, refused: str | None = None) -> HardeningEstimate:
+    """Return what a hardening would cost; ``refused``: what :func:`why_not` says of it."""
     one = total_seconds(wanted.audit.costs)
-    return price(
-        wanted.params, wanted.model, *wanted.sizes, wanted.dataset.facts, audit_seconds=None if one is None else 2 * one
-    )
+    audit_seconds = None if one is None else 2 * one
+    told = price(wanted.params, wanted.model, *wanted.sizes, wanted.dataset.facts, audit_seconds=audit_seconds)
+    return told.model_copy(update={"refused": refused})
 
 
 def add_hardening(session: Session, project_id: str, wanted: Wanted) -> str:
@@ -203,11 +210,15 @@ def add_hardening(session: Session, project_id: str, wanted: Wanted) -> str:
 
     Raises:
         ConflictError: Another hardening has taken its version, or its model was deleted, since it was looked up.
+        QuotaError: It is more than the project may use.
+        CostUnknownError: Its model has not been checked, and costs are limited.
     """
     request, model = wanted.request, wanted.model
     held = select(ModelRow.id).where(ModelRow.id == model.id).with_for_update(key_share=True, of=ModelRow)
     if session.scalar(held) is None:
         raise ConflictError(f"{model.id} was deleted meanwhile.", pointer="/model")
+    seconds = estimate(wanted).seconds
+    check_submission(session, project_id, seconds, work="training", audit_s=total_seconds(wanted.audit.costs))
     spec = request.model_dump(mode="json")
     version = _version(session, project_id, model, request)
     spec |= {"version": version, "params": wanted.params.model_dump(mode="json", exclude={"method"})}
@@ -226,7 +237,7 @@ def add_hardening(session: Session, project_id: str, wanted: Wanted) -> str:
         params=wanted.params.model_dump(mode="json"),
         seed=request.seed,
         spec=spec,
-        estimated_s=estimate(wanted).seconds,
+        estimated_s=seconds,
     )
     join_queue(session, project_id)
     session.add(row)

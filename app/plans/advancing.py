@@ -105,7 +105,7 @@ def advance_plans(services: Services, *, lease_s: float = LEASE_S) -> int:
         except _DATABASE_ERRORS:
             raise
         except ProblemError as error:
-            _fail(services, step, StoredProblem(code=error.code, title=error.title, detail=error.detail))
+            _fail(services, step, error.stored())
         except Exception as error:
             log.exception("step %s of plan %s cannot be done", step.kind, step.plan_id)
             detail = f"{type(error).__name__}; see the log of the service."
@@ -160,7 +160,10 @@ def _harden(services: Services, step: Claimed) -> None:
     with services.database.write() as session:
         if _begin(session, step):
             wanted = look_up_hardening(session, step.project_id, request, services.settings)
-            _wait_for(session, step, add_hardening(session, step.project_id, wanted))
+            hardening_id = _added(session, step, lambda: add_hardening(session, step.project_id, wanted))
+            if hardening_id is None:
+                return
+            _wait_for(session, step, hardening_id)
     services.notifier.notify()
 
 
@@ -190,13 +193,8 @@ def _audit(services: Services, step: Claimed) -> None:
     with services.database.write() as session:
         if _begin(session, step):
             planned = look_up(session, step.project_id, request, services.settings)
-            try:
-                audit_id = add_audit(session, step.project_id, planned)
-            except ProblemError as error:
-                if not passes_by_itself(error):
-                    raise
-                log.info("plan %s waits: %s", step.plan_id, error.detail)
-                _put_off(session, step)
+            audit_id = _added(session, step, lambda: add_audit(session, step.project_id, planned))
+            if audit_id is None:
                 return
             preregister(session, services.of(KeyFolder), audit_id)
             _wait_for(session, step, audit_id)
@@ -284,14 +282,24 @@ def _begin(session: Session, step: Claimed) -> bool:
     return True
 
 
+def _added(session: Session, step: Claimed, add: Callable[[], str]) -> str | None:
+    """Add the job of a step and return its id; None where a quota refuses it for now, and the step is put off.
+
+    It is tried again a little later, which counts as no attempt, and says meanwhile what it waits for.
+    """
+    try:
+        return add()
+    except ProblemError as error:
+        if not passes_by_itself(error):
+            raise
+        log.info("plan %s waits: %s", step.plan_id, error.detail)
+        _let_go(session, step, lease_until=epoch_now() + AGAIN_S, error=error.stored().model_dump())
+        return None
+
+
 def _wait_for(session: Session, step: Claimed, job: str) -> None:
     """Let go of a step until its job has ended."""
-    _let_go(session, step, job=job)
-
-
-def _put_off(session: Session, step: Claimed) -> None:
-    """Let go of a step that is to be tried again a little later, which counts as no attempt."""
-    _let_go(session, step, lease_until=epoch_now() + AGAIN_S)
+    _let_go(session, step, job=job, error=None)
 
 
 def _let_go(session: Session, step: Claimed, **values: Any) -> None:

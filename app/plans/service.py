@@ -88,7 +88,7 @@ def cancel(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
                 _CANCELS[step.kind](session, step.job)
         # Whoever holds a step loses the claim here and writes nothing.
         active = PlanStepRow.plan_id == plan_id, PlanStepRow.state.in_(repository.ACTIVE)
-        move(session, PlanStepRow, RunState.CANCELLED, *active, token=None, lease_until=None)
+        move(session, PlanStepRow, RunState.CANCELLED, *active, token=None, lease_until=None, error=None)
         move(session, PlanRow, RunState.CANCELLED, PlanRow.id == plan_id)
         return _again(session, plan_id)
 

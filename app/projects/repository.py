@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from app.web.pagination import BATCH
 from seatrial.contracts.projects import Quotas
-from seatrial.contracts.states import TERMINAL
-from seatrial.store.tables import ActivityRow, AuditRow, ProjectRow, QuotaRow, RetentionRow
+from seatrial.store.tables import ActivityRow, ProjectRow, QuotaRow, RetentionRow
 
 
 def find_project(session: Session, name: str) -> ProjectRow | None:
@@ -62,12 +61,6 @@ def set_quotas(session: Session, project_id: str, limits: dict[str, Any]) -> Non
     for name, most in limits.items():
         setattr(row, name, most)
     session.flush()
-
-
-def count_unfinished(session: Session, project_id: str) -> int:
-    """Count the audits of a project that are queued or running."""
-    own = (AuditRow.project_id == project_id, AuditRow.state.not_in(TERMINAL))
-    return session.scalar(select(func.count()).select_from(AuditRow).where(*own)) or 0
 
 
 def list_activity(

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from app.access.schemas import Principal
 from app.projects import repository
 from app.web.problems import ForbiddenError, NotFoundError
-from app.web.quotas import spent_daily_s
+from app.web.quotas import count_unfinished, spent_daily_s
 from seatrial.contracts.projects import DiskRead, ProjectChange, ProjectRead, ProjectSummary, Retention, SpentRead
 from seatrial.store.activity import Author, record_activity
 from seatrial.store.tables import ProjectRow
@@ -64,7 +64,7 @@ def read_project(session: Session, row: ProjectRow) -> ProjectRead:
         retention=Retention(**repository.find_retention(session, row.id)),
         quotas=repository.find_quotas(session, row.id),
         spent=SpentRead(
-            unfinished_audits=repository.count_unfinished(session, row.id),
+            unfinished_audits=count_unfinished(session, row.id).total,
             daily_s=spent_daily_s(session, row.id),
         ),
         disk=DiskRead.model_validate(disk_use(session, row.id)),

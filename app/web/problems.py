@@ -111,6 +111,10 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
         self.extra = extra
 
+    def stored(self) -> StoredProblem:
+        """Return it as it is stored with what it is about."""
+        return StoredProblem(code=self.code, title=self.title, detail=self.detail)
+
 
 class InvalidRequestError(ProblemError):
     """A body, parameter or header does not fit."""

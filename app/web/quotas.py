@@ -1,7 +1,7 @@
 """What a project may use at most, and the refusals that name the limit and how much of it is used.
 
-Audits, seconds and bytes are counted in the database, in the transaction that adds to them, so that they hold over all
-API processes. Requests a second and open uploads are counted by each API process for itself.
+Audits and trainings, seconds and bytes are counted in the database, in the transaction that adds to them, so that they
+hold over all API processes. Requests a second and open uploads are counted by each API process for itself.
 """
 
 import threading
@@ -9,16 +9,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from app.web.problems import ConflictError, ProblemError
 from seatrial.contracts.states import TERMINAL
 from seatrial.store.database import Database
-from seatrial.store.tables import AuditRow, QuotaRow, TombstoneRow
+from seatrial.store.tables import AuditRow, HardeningRow, QuotaRow, TombstoneRow
 from seatrial.store.tables.base import utc_now
+from seatrial.store.tables.hardenings import TRAINING
 from seatrial.store.usage import disk_use
 
 KEPT_S = 2.0
@@ -26,7 +29,13 @@ KEPT_S = 2.0
 
 DAY = timedelta(days=1)
 
-_FEWER = "take fewer samples, steps or checks."
+Work = Literal["audit", "training"]
+"""What takes workers: an audit, or the training of a hardening. Its audits are audits."""
+
+_FEWER: dict[Work, str] = {
+    "audit": "take fewer samples, steps or checks.",
+    "training": "take fewer epochs, steps or examples.",
+}
 _RAISE = "the operator can raise it."
 
 
@@ -43,7 +52,7 @@ class QuotaError(ProblemError):
 
 
 class CostUnknownError(ConflictError):
-    """What an audit costs is not known yet, and the project may not spend without limit."""
+    """What an audit or a training costs is not known yet, and the project may not spend without limit."""
 
     code = "cost-unknown"
     title = "What it would cost is not known yet"
@@ -147,13 +156,51 @@ class Quotas:
         return quota
 
 
-def check_submission(session: Session, project_id: str, seconds: float | None, *, adds: bool = True) -> None:
-    """Refuse an audit that the project may not add; of two at once, one waits for the other.
+@dataclass(frozen=True)
+class Unfinished:
+    """What a project has queued or running.
+
+    Attributes:
+        audits: Audits.
+        trainings: Trainings of hardenings; one that has trained is counted by its audits.
+    """
+
+    audits: int
+    trainings: int
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.audits + self.trainings
+
+
+def count_unfinished(session: Session, project_id: str) -> Unfinished:
+    """Count what a project has queued or running."""
+
+    def count(table: type[AuditRow] | type[HardeningRow], *more: ColumnElement[bool]) -> int:
+        own = (table.project_id == project_id, table.state.not_in(TERMINAL), *more)
+        return session.scalar(select(func.count()).select_from(table).where(*own)) or 0
+
+    return Unfinished(count(AuditRow), count(HardeningRow, HardeningRow.stage == TRAINING))
+
+
+def check_submission(
+    session: Session,
+    project_id: str,
+    seconds: float | None,
+    *,
+    work: Work = "audit",
+    audit_s: float | None = None,
+    adds: bool = True,
+) -> None:
+    """Refuse an audit or a training that the project may not add; of two at once, one waits for the other.
 
     Args:
         session: The write transaction that adds it, or any where it is only asked whether one could.
         project_id: Whose it is.
         seconds: What it would cost, at most; None where that is not known.
+        work: What it is.
+        audit_s: Seconds of each of the audits a training is followed by: refused now where no waiting would let it.
         adds: Whether it is added.
 
     Raises:
@@ -165,33 +212,45 @@ def check_submission(session: Session, project_id: str, seconds: float | None, *
     if quota is None:
         return
     if quota.unfinished_audits is not None:
-        unfinished = (AuditRow.project_id == project_id, AuditRow.state.not_in(TERMINAL))
-        used = session.scalar(select(func.count()).select_from(AuditRow).where(*unfinished)) or 0
-        if used >= quota.unfinished_audits:
-            raise _too_many_unfinished(quota.unfinished_audits, used)
+        unfinished = count_unfinished(session, project_id)
+        if unfinished.total >= quota.unfinished_audits:
+            raise _too_many_unfinished(work, quota.unfinished_audits, unfinished)
     if seconds is None and (quota.audit_s is not None or quota.daily_s is not None):
         raise CostUnknownError(
-            "What this audit would cost is not known before its model has been checked, and this project's costs are "
+            f"What this {work} would cost is not known before its model has been checked, and this project's costs are "
             "limited (audit_s, daily_s): submit it when the model is ready, Prefer: wait=30 waits for that."
         )
-    if quota.audit_s is not None and seconds is not None and seconds > quota.audit_s:
-        asked, most = _apart(seconds, quota.audit_s)
-        detail = f"This audit may take {asked} s; one of this project may take {most} s (audit_s): {_FEWER}"
-        raise QuotaError(413, "audit_s", detail, quota.audit_s, seconds)
-    if quota.daily_s is not None and seconds is not None:
-        spent = spent_daily_s(session, project_id)
-        if spent + seconds > quota.daily_s:
-            raise _day_is_spent(seconds, spent, quota.daily_s)
+    spent = 0.0 if quota.daily_s is None else spent_daily_s(session, project_id)
+    _check_alone(quota, work, seconds, spent)
+    if work == "training":
+        _check_alone(quota, "audit", audit_s, spent)
+    if quota.daily_s is not None and seconds is not None and spent + seconds > quota.daily_s:
+        raise _day_is_spent(work, seconds, spent, quota.daily_s)
     _check_bytes(session, quota, 0)
 
 
-def why_refused(session: Session, project_id: str, seconds: float | None) -> str | None:
-    """Return why an audit could not be added now, None where it could; see :func:`check_submission`."""
+def why_refused(
+    session: Session, project_id: str, seconds: float | None, *, work: Work = "audit", audit_s: float | None = None
+) -> str | None:
+    """Return why an audit or a training could not be added now, None where it could; see :func:`check_submission`."""
     try:
-        check_submission(session, project_id, seconds, adds=False)
+        check_submission(session, project_id, seconds, work=work, audit_s=audit_s, adds=False)
     except (QuotaError, CostUnknownError) as error:
         return error.detail
     return None
+
+
+def _check_alone(quota: QuotaRow, work: Work, seconds: float | None, spent: float) -> None:
+    """Refuse what would be too much although nothing else were done."""
+    if seconds is None:
+        return
+    if quota.audit_s is not None and seconds > quota.audit_s:
+        asked, most = _apart(seconds, quota.audit_s)
+        one = "one of this project" if work == "audit" else "an audit or a training of this project"
+        detail = f"This {work} may take {asked} s; {one} may take {most} s (audit_s): {_FEWER[work]}"
+        raise QuotaError(413, "audit_s", detail, quota.audit_s, seconds)
+    if quota.daily_s is not None and seconds > quota.daily_s:
+        raise _day_is_spent(work, seconds, spent, quota.daily_s)
 
 
 def check_storage(session: Session, project_id: str, size_bytes: int) -> None:
@@ -225,26 +284,27 @@ def _check_bytes(session: Session, quota: QuotaRow, added: int) -> None:
     raise QuotaError(413, "stored_bytes", detail, most, used)
 
 
-def _too_many_unfinished(most: int, used: int) -> QuotaError:
+def _too_many_unfinished(work: Work, most: int, used: Unfinished) -> QuotaError:
     if most == 0:
-        detail = f"This project may submit no audit (unfinished_audits is 0): {_RAISE}"
-        return QuotaError(429, "unfinished_audits", detail, most, used)
+        detail = f"This project may submit no {work} (unfinished_audits is 0): {_RAISE}"
+        return QuotaError(429, "unfinished_audits", detail, most, used.total)
+    among = f", {used.trainings:,} of them trainings" if used.trainings else ""
     detail = (
-        f"This project may have {_counted(most, 'unfinished audit')} (unfinished_audits); it has {used:,}: wait "
-        "for one to end, or cancel one."
+        f"This project may have {_counted(most, 'unfinished audit')} (unfinished_audits); it has {used.total:,}"
+        f"{among}: wait for one to end, or cancel one."
     )
-    return QuotaError(429, "unfinished_audits", detail, most, used, retry_after_s=30)
+    return QuotaError(429, "unfinished_audits", detail, most, used.total, retry_after_s=30)
 
 
-def _day_is_spent(seconds: float, spent: float, most: float) -> QuotaError:
+def _day_is_spent(work: Work, seconds: float, spent: float, most: float) -> QuotaError:
     if seconds > most:
         asked, a_day = _apart(seconds, most)
-        detail = f"This audit may take {asked} s; all of a day together may take {a_day} s (daily_s): {_FEWER}"
+        detail = f"This {work} may take {asked} s; all of a day together may take {a_day} s (daily_s): {_FEWER[work]}"
         return QuotaError(429, "daily_s", detail, most, spent)
     asked, left = _apart(seconds, max(most - spent, 0.0))
     detail = (
-        f"This audit may take {asked} s; of this project's {_seconds(most)} s a day (daily_s) {left} s are left, "
-        f"deleted audits counted: submit it when those of the last 24 hours are a day old, or {_FEWER}"
+        f"This {work} may take {asked} s; of this project's {_seconds(most)} s a day (daily_s) {left} s are left, "
+        f"what was deleted counted: submit it when that of the last 24 hours is a day old, or {_FEWER[work]}"
     )
     return QuotaError(429, "daily_s", detail, most, spent, retry_after_s=3600)
 
@@ -271,10 +331,12 @@ def _apart(first: float, second: float) -> tuple[str, str]:
 
 
 def spent_daily_s(session: Session, project_id: str) -> float:
-    """Return the seconds that the audits of the last 24 hours may take, deleted ones among them."""
+    """Return the seconds that the audits and trainings of the last 24 hours may take, deleted ones among them."""
     since = utc_now() - DAY
-    own = (AuditRow.project_id == project_id, AuditRow.created_at > since)
-    spent = float(session.scalar(select(func.coalesce(func.sum(AuditRow.estimated_s), 0.0)).where(*own)) or 0.0)
+    spent = 0.0
+    for table in (AuditRow, HardeningRow):
+        own = (table.project_id == project_id, table.created_at > since)
+        spent += float(session.scalar(select(func.coalesce(func.sum(table.estimated_s), 0.0)).where(*own)) or 0.0)
     deleted = select(TombstoneRow.details).where(
         TombstoneRow.project_id == project_id, TombstoneRow.kind == "audit", TombstoneRow.created_at > since
     )

@@ -108,6 +108,11 @@ class HardeningEstimate(Read):
         "graph of a micro-batch, or what a save of them takes if that is more. Null for maps, and where the model was "
         "checked before this was counted."
     )
+    refused: str | None = Field(
+        default=None,
+        exclude_if=lambda refused: refused is None,
+        description="Why it would be refused if it were submitted now, as that it is beyond a quota; absent where not.",
+    )
 
 
 class EpochPoint(Read):
@@ -241,7 +246,7 @@ class HardeningEventRead(Read):
         "the gate says."
     )
     data: dict[str, Any] = Field(
-        description="`hardening`: state, and stage or verdict; `progress`: epoch, epochs, step, steps, loss, and "
-        "`point` at the end of an epoch; `verdict`: verdict, judgement."
+        description="`hardening`: state, and stage, verdict or what it `waits` for; `progress`: epoch, epochs, step, "
+        "steps, loss, and `point` at the end of an epoch; `verdict`: verdict, judgement."
     )
     created_at: datetime = Field(description="When it was recorded (UTC).")

@@ -104,7 +104,7 @@ class PlanStepRead(Read):
         "`accuracy_holds`; `audit` and `verdict`; `judgement` and `verdict`; `attestation` and its `digest`; or "
         "`delivery`."
     )
-    error: StoredProblem | None = Field(description="Why it failed.")
+    error: StoredProblem | None = Field(description="Why it failed; while it runs, what it waits for.")
     started_at: datetime | None = Field(description="When it was begun.")
     finished_at: datetime | None = Field(description="When it ended.")
 

@@ -35,15 +35,23 @@ class Quotas(Request):
     """What a project may use at most; null: without limit."""
 
     unfinished_audits: int | None = Field(
-        default=None, ge=0, le=1_000_000, description="Audits that are queued or running.", examples=[20]
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Audits, and trainings of hardenings, that are queued or running.",
+        examples=[20],
     )
     audit_s: Real | None = Field(
-        default=None, gt=0, description="Seconds that one audit may take, as estimated.", examples=[3600.0]
+        default=None,
+        gt=0,
+        description="Seconds that one audit or one training may take, as estimated.",
+        examples=[3600.0],
     )
     daily_s: Real | None = Field(
         default=None,
         gt=0,
-        description="Seconds that the audits submitted within 24 hours may take, as estimated; deleted ones count.",
+        description="Seconds that the audits and trainings submitted within 24 hours may take, as estimated; deleted "
+        "ones count.",
     )
     stored_bytes: int | None = Field(
         default=None,
@@ -101,8 +109,10 @@ class DiskRead(Read):
 class SpentRead(Read):
     """What a project uses of what it may."""
 
-    unfinished_audits: int = Field(description="Audits that are queued or running.")
-    daily_s: float = Field(description="Seconds that the audits submitted within 24 hours may take, deleted ones too.")
+    unfinished_audits: int = Field(description="Audits, and trainings of hardenings, that are queued or running.")
+    daily_s: float = Field(
+        description="Seconds that the audits and trainings submitted within 24 hours may take, deleted ones too."
+    )
 
 
 class ProjectSummary(Read):

@@ -113,7 +113,8 @@ def cancel_hardening(session: Session, hardening_id: str) -> bool:
         moved = move(session, HardeningRow, RunState.CANCELLING, own, sources={RunState.RUNNING})
         end = RunState.CANCELLING
     else:
-        moved = move(session, HardeningRow, RunState.CANCELLED, own, sources={RunState.QUEUED, RunState.RUNNING})
+        waiting = {RunState.QUEUED, RunState.RUNNING}
+        moved = move(session, HardeningRow, RunState.CANCELLED, own, sources=waiting, error=None)
         end = RunState.CANCELLED
     if not moved:
         return False

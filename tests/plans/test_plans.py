@@ -209,8 +209,12 @@ def test_a_step_that_a_quota_refuses_for_now_waits(world: World) -> None:
         assert world.advance() == 0
         later()
     assert world.states(plan_id) == ["running", "running", "queued"]
+    # Whoever looks is told what it waits for, until it goes on.
+    assert "it has 1: wait for one to end" in world.plan(plan_id)["steps"][0]["error"]["detail"]
+    assert "It waits. Beyond what this project may use" in world.client.get(f"/plans/{plan_id}").text
     assert world.client.post(f"/v1/audits/{other}/cancel").status_code < 300
-    assert world.run(plan_id)["state"] == "succeeded"
+    told = world.run(plan_id)
+    assert (told["state"], told["steps"][0]["error"]) == ("succeeded", None)
     with world.services.database.write() as session:
         session.query(QuotaRow).update({"unfinished_audits": 0})
     told = world.run(world.submit("audit", "judge"))
