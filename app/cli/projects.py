@@ -95,7 +95,7 @@ _SECONDS = click.FloatRange(min=-1)
 @click.option("--unfinished-audits", type=_WHOLE, help="Audits and trainings queued or running.")
 @click.option("--audit-s", type=_SECONDS, help="Seconds one audit or training may take, as estimated.")
 @click.option("--daily-s", type=_SECONDS, help="Seconds the audits and trainings of 24 hours may take, as estimated.")
-@click.option("--stored-bytes", type=_WHOLE, help="Bytes of models, datasets and records.")
+@click.option("--stored-bytes", type=_WHOLE, help="Bytes of all files of the project.")
 @click.option("--requests-per-s", type=_SECONDS, help="Requests a second to each API process.")
 @click.option("--open-uploads", type=_WHOLE, help="Uploads open at a time at each API process.")
 @_HOME

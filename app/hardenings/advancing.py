@@ -150,6 +150,8 @@ def _add_version(session: Session, row: HardeningRow) -> str:
         format=base.format,
         derived_from=base.id,
         weights_digest=outcome["weights_digest"],
+        # Workers of versions before did not tell.
+        weights_bytes=outcome.get("weights_bytes"),
     )
     session.add(made)
     session.flush()

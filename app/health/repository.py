@@ -115,7 +115,7 @@ def read_use(session: Session) -> Use:
     stored: dict[tuple[str, ...], int] = {}
     for project_id, name in session.execute(select(ProjectRow.id, ProjectRow.name)).all():
         disk = disk_use(session, project_id)
-        stored |= {(name, "models"): disk.models, (name, "datasets"): disk.datasets, (name, "records"): disk.records}
+        stored |= {(name, kind): size for kind, size in disk.by_kind.items()}
     judged = select(AuditRow.verdict, func.count()).where(AuditRow.verdict.is_not(None)).group_by(AuditRow.verdict)
     checks = select(CheckRow.kind, CheckRow.state, func.count()).group_by(CheckRow.kind, CheckRow.state)
     return Use(

@@ -57,7 +57,7 @@ class Quotas(Request):
         default=None,
         ge=0,
         le=2**53,
-        description="Bytes of models, datasets and records, as `disk` counts them; a file counts once.",
+        description="Bytes of a project's files, as `disk` counts them; a file counts once.",
     )
     requests_per_s: Real | None = Field(
         default=None, gt=0, description="Requests a second to each API process; a second's worth may come at once."
@@ -92,18 +92,16 @@ class ProjectChange(Request):
 
 
 class DiskRead(Read):
-    """Bytes of a project's models, datasets and records, each file counted once.
+    """Bytes of a project's files, each counted once, as far as they were counted when they were stored."""
 
-    Left out are figures of audits, checkpoints of work that goes on, and the weights of a hardened archive as a file of
-    their own.
-    """
-
-    models: int = Field(description="Of models, as they were uploaded or trained.")
-    datasets: int = Field(description="Of datasets.")
-    records: int = Field(
-        description="Of audits' records, as far as they were counted: those of early versions were not."
+    models: int = Field(
+        description="Of models, as they were uploaded or trained, and of the weights of those that were trained."
     )
-    total: int = Field(description="All three; less than what is on disk by what is left out.")
+    datasets: int = Field(description="Of datasets.")
+    records: int = Field(description="Of audits' records.")
+    figures: int = Field(description="Of audits' figures; one that two checks share counts for both.")
+    checkpoints: int = Field(description="Of what audits and trainings that go on have saved, to be resumed from it.")
+    total: int = Field(description="All of them.")
 
 
 class SpentRead(Read):

@@ -43,9 +43,15 @@ def announce_checkpoint(session: Session, digest: str) -> None:
 
 
 def point_at_checkpoint(
-    session: Session, row_id: str, token: str, digest: str, *, table: type[ShardRow | HardeningRow] = ShardRow
+    session: Session,
+    row_id: str,
+    token: str,
+    digest: str,
+    size_bytes: int,
+    *,
+    table: type[ShardRow | HardeningRow] = ShardRow,
 ) -> bool:
-    """Make an announced and stored file the row's checkpoint; the one before it is to be deleted.
+    """Make an announced and stored file of so many bytes the row's checkpoint; the one before it is to be deleted.
 
     False, and nothing is written, when the row is no longer the caller's or the announcement is too old.
     """
@@ -59,7 +65,7 @@ def point_at_checkpoint(
     session.execute(
         update(table)
         .where(*own)
-        .values(saved_digest=digest, saved_attempt=table.attempts)
+        .values(saved_digest=digest, saved_bytes=size_bytes, saved_attempt=table.attempts)
         .execution_options(synchronize_session=False)
     )
     if row.saved_digest is not None:
@@ -99,7 +105,7 @@ def _drop(session: Session, kept: tuple[ColumnElement[bool], ...], table: type[S
     session.execute(
         update(table)
         .where(*kept)
-        .values(saved_digest=None, saved_attempt=None)
+        .values(saved_digest=None, saved_bytes=None, saved_attempt=None)
         .execution_options(synchronize_session=False)
     )
     for digest in digests:

@@ -27,8 +27,8 @@ WORKER: Grants = {
     "audits": ("SELECT", "UPDATE (state, code, error, estimated_s, event_seq, started_at, finished_at)"),
     "checks": (
         "SELECT",
-        "UPDATE (state, stage, open_shards, looks, measured_with, reused, result, figures, error, estimated_s, "
-        f"started_at, finished_at, {_LEASE})",
+        "UPDATE (state, stage, open_shards, looks, measured_with, reused, result, figures, figures_bytes, error, "
+        f"estimated_s, started_at, finished_at, {_LEASE})",
     ),
     # A check that is begun again, by other code, drops what it had.
     "stages": ("SELECT", "INSERT", "DELETE"),
@@ -37,13 +37,13 @@ WORKER: Grants = {
         "INSERT",
         "DELETE",
         "UPDATE (state, done, records_digest, records_bytes, code, hardware, flags, error, seconds, queries, "
-        f"forward_passes, saved_digest, saved_attempt, started_at, finished_at, {_LEASE})",
+        f"forward_passes, saved_digest, saved_bytes, saved_attempt, started_at, finished_at, {_LEASE})",
     ),
     "events": ("SELECT", "INSERT"),
     "hardenings": (
         "SELECT",
-        "UPDATE (state, stage, progress, curves, outcome, error, seconds, code, hardware, saved_digest, saved_attempt, "
-        f"event_seq, started_at, finished_at, {_LEASE})",
+        "UPDATE (state, stage, progress, curves, outcome, error, seconds, code, hardware, saved_digest, saved_bytes, "
+        f"saved_attempt, event_seq, started_at, finished_at, {_LEASE})",
     ),
     "hardening_events": ("SELECT", "INSERT"),
     "discards": ("SELECT", "INSERT", "DELETE"),

@@ -1,50 +1,68 @@
-"""What a project's models, datasets and records take of the disk: a file counts once, however many rows name it."""
+"""What a project's files take of the disk: a file counts once, however many rows name it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import Select, func, select, union
+from sqlalchemy.orm import Session
 
-from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow, ShardRow
+from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, HardeningRow, ModelRow, ShardRow
 
 
 @dataclass(frozen=True)
 class DiskUse:
-    """Bytes of a project's models, datasets and records.
-
-    No row tells the sizes of the weights of hardened models (where they are no file that is counted as the model), of
-    figures and of saved checkpoints: these are left out.
+    """Bytes of a project's files, as far as those who stored them told: workers of versions before did not.
 
     Attributes:
-        models: Of models.
+        models: Of models, as they were uploaded or trained, and of the weights of those that were trained.
         datasets: Of datasets.
-        records: Of records of audits, as far as their workers told: those of versions before did not.
+        records: Of records of audits.
+        figures: Of figures of audits; one that two checks share counts for both.
+        checkpoints: Of what audits and trainings that go on have saved.
     """
 
     models: int
     datasets: int
     records: int
+    figures: int
+    checkpoints: int
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """Bytes by kind."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.models + self.datasets + self.records
+        return sum(self.by_kind.values())
 
 
 def disk_use(session: Session, project_id: str) -> DiskUse:
-    """Return what a project's models, datasets and records take of the disk."""
-    own = select(ShardRow.records_digest, ShardRow.records_bytes).distinct()
-    own = own.join(CheckRow, CheckRow.id == ShardRow.check_id).join(AuditRow, AuditRow.id == CheckRow.audit_id)
-    records = own.where(AuditRow.project_id == project_id, ShardRow.records_bytes.is_not(None)).subquery()
+    """Return what a project's files take of the disk."""
+    audits = select(AuditRow.id).where(AuditRow.project_id == project_id)
+    checks = select(CheckRow.id).where(CheckRow.audit_id.in_(audits))
+    records = select(ShardRow.records_digest, ShardRow.records_bytes)
+    records = records.where(ShardRow.check_id.in_(checks), ShardRow.records_bytes.is_not(None))
+    figures = select(func.sum(CheckRow.figures_bytes)).where(CheckRow.audit_id.in_(audits))
+    # Whoever has ended has saved nothing that is kept: by the index of those that have.
+    saved = select(func.sum(ShardRow.saved_bytes))
+    saved = saved.where(ShardRow.saved_digest.is_not(None), ShardRow.check_id.in_(checks))
+    trained = select(func.sum(HardeningRow.saved_bytes)).where(HardeningRow.project_id == project_id)
+    own = (ModelRow.project_id == project_id,)
+    files = select(ModelRow.digest, ModelRow.size_bytes).where(*own)
+    weights = select(ModelRow.weights_digest, ModelRow.weights_bytes).where(*own, ModelRow.weights_bytes.is_not(None))
+    datasets = select(DatasetRow.digest, DatasetRow.size_bytes).where(DatasetRow.project_id == project_id)
     return DiskUse(
-        models=_uploads(session, ModelRow.digest, ModelRow.size_bytes, ModelRow.project_id == project_id),
-        datasets=_uploads(session, DatasetRow.digest, DatasetRow.size_bytes, DatasetRow.project_id == project_id),
-        records=int(session.scalar(select(func.coalesce(func.sum(records.c.records_bytes), 0))) or 0),
+        models=_each_once(session, files, weights),
+        datasets=_each_once(session, datasets),
+        records=_each_once(session, records),
+        figures=int(session.scalar(figures) or 0),
+        checkpoints=int(session.scalar(saved) or 0) + int(session.scalar(trained) or 0),
     )
 
 
-def _uploads(
-    session: Session, digest: InstrumentedAttribute[str], size: InstrumentedAttribute[int], own: object
-) -> int:
-    files = select(digest, size.label("bytes")).where(own).distinct().subquery()  # type: ignore[arg-type]
-    return int(session.scalar(select(func.coalesce(func.sum(files.c.bytes), 0))) or 0)
+def _each_once(session: Session, *files: Select[*tuple[Any, ...]]) -> int:
+    """Return the bytes of files, given as digests and sizes, each counted once."""
+    found = union(*files).subquery() if len(files) > 1 else files[0].distinct().subquery()
+    return int(session.scalar(select(func.coalesce(func.sum(found.c[1]), 0))) or 0)

@@ -94,7 +94,11 @@ def run_shard(services: Services, *, fails: bool = False) -> str:
 def end_check(services: Services, state: RunState = RunState.SUCCEEDED) -> None:
     """Reduce the check that waits for it."""
     figure = services.store.put_bytes(SVG)
-    values = {"result": RESULT, "figures": {"span": figure}} if state == RunState.SUCCEEDED else {}
+    values = (
+        {"result": RESULT, "figures": {"span": figure}, "figures_bytes": len(SVG)}
+        if state == RunState.SUCCEEDED
+        else {}
+    )
     if state == RunState.FAILED:
         values = {"error": {"code": "broken", "title": "Broken", "detail": "It broke.", "field": None}}
     with services.database.write() as session:

@@ -32,7 +32,7 @@ from seatrial.store.tables import (
     ReleaseRow,
 )
 from seatrial.store.tables.base import utc_now
-from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard, submit
+from tests.audits.acting import SVG, end_check, first_check, make_ready, open_stage, run_shard, submit
 from tests.conftest import BASE_URL, key_for
 from tests.uploads import model_manifest, upload, upload_both, weights
 from tests.web.test_problems import assert_problem
@@ -263,4 +263,6 @@ def test_files_are_counted_once(client: httpx.Client, services: Services, pair: 
     assert before["models"] == len(weights())
     assert upload(client, "models", model_manifest(version="2"), weights()).status_code == 201
     assert bytes_used(client) == before
-    assert before["total"] == before["models"] + before["datasets"] + before["records"]
+    assert before["figures"] == len(SVG)
+    # All of them are here, and nothing else is in the store.
+    assert before["total"] == sum(services.store.measure(digest)[0] for digest in services.store.digests())

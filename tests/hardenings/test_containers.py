@@ -137,6 +137,13 @@ def test_it_is_trained_written_back_and_audited_in_pairs(
     assert (version["state"], version["derived_from"]) == ("ready", ids["model"])
     weights = load(client.get(f"/v1/models/{made['hardened']}/weights").content)
     content = client.get(f"/v1/models/{made['hardened']}/content").content
+    # A hardened archive has its weights in a file of their own; figures and records are there too.
+    stored = client.get("/v1/projects/default").json()["disk"]
+    files = sum(services.store.measure(digest)[0] for digest in services.store.digests())
+    # Those of both audits may be the same.
+    assert 0 <= stored["total"] - files < stored["figures"]
+    assert stored["checkpoints"] == 0
+    assert stored["figures"] > 0
     if kind is exported:
         before = load(assets.weights())
     else:

@@ -9,14 +9,16 @@ import pytest
 import torch
 from sqlalchemy import update
 
+from seatrial.contracts.states import RunState
 from seatrial.store.artifacts import LocalStore
 from seatrial.store.checkpoints import may_resume
 from seatrial.store.claiming import claim_check, claim_shard
 from seatrial.store.database import Database
-from seatrial.store.lifecycle import cancel_audit, give_back, open_stage
+from seatrial.store.lifecycle import cancel_audit, close_shard, give_back, open_stage
 from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
-from seatrial.store.tables import ShardRow
+from seatrial.store.tables import AuditRow, ShardRow
+from seatrial.store.usage import disk_use
 from tests.e2e.deployment import Deployment
 from tests.rows import add_audit
 from tests.runtime.inline import InlineWorker
@@ -75,6 +77,10 @@ class Shards:
         with self.db.read() as session:
             return session.get_one(ShardRow, claim.row_id).saved_digest
 
+    def counted(self) -> int:
+        with self.db.read() as session:
+            return disk_use(session, session.get_one(AuditRow, self.audit_id).project_id).checkpoints
+
     def files(self) -> set[str]:
         return {"sha256:" + path.name for path in saves_in(self.settings.home / "artifacts")}
 
@@ -132,7 +138,12 @@ def test_a_shard_has_one_file_however_often_it_saves(shards: Shards) -> None:
         shards.fail(claim)
     with shards.claimed() as (claim, second):
         second.write(STATE, {}, force=True)
-        assert shards.files() == {shards.saved(claim)}
+        assert shards.files() == {kept := shards.saved(claim)}
+        # What it takes counts while it is kept.
+        assert shards.counted() == shards.store.measure(str(kept))[0]
+        with shards.db.write() as session:
+            assert close_shard(session, claim.row_id, claim.token, RunState.FAILED, error={})
+        assert shards.counted() == 0
 
 
 def test_equal_states_of_two_shards_are_two_files(shards: Shards) -> None:

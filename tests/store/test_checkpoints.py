@@ -44,7 +44,7 @@ def add_checkpoint(db: Database, store: LocalStore, claimed: Claimed, data: byte
     with db.write() as session:
         announce_checkpoint(session, digest)
     with db.write() as session:
-        assert point_at_checkpoint(session, *claimed, digest)
+        assert point_at_checkpoint(session, *claimed, digest, 7)
     return digest
 
 
@@ -109,10 +109,10 @@ def test_a_claim_that_is_lost_points_at_nothing(database: Database, store: Local
     with database.write() as session:
         announce_checkpoint(session, "sha256:late")
     with database.write() as session:
-        assert not point_at_checkpoint(session, *claimed, "sha256:late")
+        assert not point_at_checkpoint(session, *claimed, "sha256:late", 7)
     newer = add_checkpoint(database, store, take_shard(database), b"of the other")
     with database.write() as session:
-        assert not point_at_checkpoint(session, *claimed, "sha256:late")
+        assert not point_at_checkpoint(session, *claimed, "sha256:late", 7)
     assert saved(database, claimed[0]) == newer
     assert discards(database) == {kept, "sha256:late"}
 
@@ -142,7 +142,7 @@ def test_no_shard_takes_over_what_a_sweep_may_be_deleting(
         announce_checkpoint(session, slow)
     pass_time(database, STORED_WITHIN_S + 1)
     with database.write() as session:
-        assert not point_at_checkpoint(session, *claimed, slow)
+        assert not point_at_checkpoint(session, *claimed, slow, 7)
     assert saved(database, claimed[0]) == kept
 
 
@@ -275,7 +275,7 @@ def test_a_save_and_an_end_at_once_leave_one_file_or_none(database: Database, st
 
     def point(claimed: Claimed, digest: str) -> None:
         with database.write() as session:
-            point_at_checkpoint(session, *claimed, digest)
+            point_at_checkpoint(session, *claimed, digest, 7)
 
     jobs = [threading.Thread(target=point, args=pair) for pair in zip(claims, digests, strict=True)]
     jobs += [threading.Thread(target=end_shard, args=(database, claimed)) for claimed in claims]

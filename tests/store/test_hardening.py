@@ -82,7 +82,7 @@ def save(db: Database, claimed: tuple[str, str], digest: str = SAVED) -> bool:
     with db.write() as session:
         announce_checkpoint(session, digest)
     with db.write() as session:
-        return point_at_checkpoint(session, *claimed, digest, table=HardeningRow)
+        return point_at_checkpoint(session, *claimed, digest, 7, table=HardeningRow)
 
 
 def events(db: Database, hardening_id: str) -> list[tuple[int, str, str]]:
@@ -110,7 +110,7 @@ def test_a_training_is_claimed_once_and_its_lost_claim_writes_nothing(database: 
         assert not close_training(session, *first, outcome={})
         assert not end_training(session, *first, RunState.FAILED)
         assert not give_training_back(session, *first, counts=True)
-        assert not point_at_checkpoint(session, *first, SAVED, table=HardeningRow)
+        assert not point_at_checkpoint(session, *first, SAVED, 7, table=HardeningRow)
         assert report_training(session, second[0], second[1], **lost, lease_s=LONG)
     row = read(database, hardening)
     assert (row.state, row.attempts, row.saved_digest) == (RunState.RUNNING, 2, SAVED)

@@ -110,7 +110,7 @@ class CheckpointStore:
         holder, digest = self._holder, digest_of_bytes(data)
         try:
             holder.announce_checkpoint(digest)
-            is_stored = self._put(data, digest) and holder.point_at_checkpoint(digest)
+            is_stored = self._put(data, digest) and holder.point_at_checkpoint(digest, len(data))
         except SQLAlchemyError as error:
             # Whether the row names the file now is for the database to say; a sweep deletes the one it does not name.
             log.warning("%s is not saved: %s", holder.row_id, error)

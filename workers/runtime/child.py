@@ -200,9 +200,9 @@ class Parent:
         """Let the parent write down that a checkpoint is about to be stored."""
         self.call("announce_checkpoint", digest)
 
-    def point_at_checkpoint(self, digest: str) -> bool:
+    def point_at_checkpoint(self, digest: str, size_bytes: int) -> bool:
         """Let the parent make a stored file the shard's checkpoint."""
-        return bool(self.call("point_at_checkpoint", digest).header["value"])
+        return bool(self.call("point_at_checkpoint", digest, size_bytes).header["value"])
 
     def delete_checkpoint(self, store: Files, digest: str) -> None:
         """Let the parent delete a checkpoint that no row names."""

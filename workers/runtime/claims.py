@@ -137,11 +137,11 @@ class Claim:
         with self.database.write() as session:
             announce_checkpoint(session, digest)
 
-    def point_at_checkpoint(self, digest: str) -> bool:
+    def point_at_checkpoint(self, digest: str, size_bytes: int) -> bool:
         """Make an announced and stored file the shard's checkpoint; False when the shard is no longer ours."""
         with self.database.write() as session:
             table = HardeningRow if self._table is HardeningRow else ShardRow
-            return point_at_checkpoint(session, self.row_id, self.token, digest, table=table)
+            return point_at_checkpoint(session, self.row_id, self.token, digest, size_bytes, table=table)
 
     def delete_checkpoint(self, store: Files, digest: str) -> None:
         """Delete a checkpoint that no row names."""

@@ -78,7 +78,7 @@ class Holder(Protocol):
         """Write down that a checkpoint is about to be stored; see :mod:`seatrial.store.checkpoints`."""
         ...
 
-    def point_at_checkpoint(self, digest: str) -> bool:
+    def point_at_checkpoint(self, digest: str, size_bytes: int) -> bool:
         """Make an announced and stored file the shard's checkpoint; see :mod:`seatrial.store.checkpoints`."""
         ...
 

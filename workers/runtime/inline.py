@@ -221,11 +221,12 @@ class InlineExecutor:
 
     def _drawn(self, family: AnyFamily, job: CheckJob, result: Result) -> dict[str, Any]:
         """Return a result as it is stored, with the artifacts of its figures."""
-        figures = {
-            name: self._store.put_bytes(svg.encode())
-            for name, svg in sorted(family.figures(job.params, result).items())
+        drawn = {name: svg.encode() for name, svg in sorted(family.figures(job.params, result).items())}
+        return {
+            "result": result.model_dump(mode="json"),
+            "figures": {name: self._store.put_bytes(svg) for name, svg in drawn.items()},
+            "figures_bytes": sum(len(svg) for svg in set(drawn.values())),
         }
-        return {"result": result.model_dump(mode="json"), "figures": figures}
 
 
 def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Records, list[Flag]]:

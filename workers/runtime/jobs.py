@@ -216,6 +216,7 @@ class Hardened:
         digest: Artifact of the new version; that of the old one where only a map of logits was fitted.
         size_bytes: Its size.
         weights_digest: Artifact of its weights as one safetensors file; None where they are as they were.
+        weights_bytes: Size of that.
         recalibration: The map of logits, for the manifest; None where weights were trained.
         kept_epoch: Whose weights were kept, from 1; None of a map.
         notes: What to know about it.
@@ -226,6 +227,7 @@ class Hardened:
     digest: str
     size_bytes: int
     weights_digest: str | None
+    weights_bytes: int | None
     recalibration: dict[str, Any] | None
     kept_epoch: int | None
     notes: list[str]

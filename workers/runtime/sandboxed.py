@@ -284,7 +284,7 @@ class SandboxedExecutor:
                 checkpoints.add(str(arguments[0]))
                 return {}, b""
             if name == "point_at_checkpoint":
-                return {"value": holder.point_at_checkpoint(str(arguments[0]))}, b""
+                return {"value": holder.point_at_checkpoint(str(arguments[0]), int(arguments[1]))}, b""
             if name == "put_bytes":
                 return {"value": self._store.put_bytes(message.payload)}, b""
             digest = str(arguments[0])

@@ -94,6 +94,8 @@ class CheckRow(Deferrable, Base):
     result: Mapped[dict[str, Any] | None]
     figures: Mapped[dict[str, Any] | None]
     """Artifact digest by figure name."""
+    figures_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Size of the figures together; null of figures from before it was told."""
     error: Mapped[dict[str, Any] | None]
     estimated_s: Mapped[float | None] = mapped_column(Float)
     spread_low: Mapped[float | None] = mapped_column(Float)
@@ -152,6 +154,7 @@ class ShardRow(Deferrable, Base):
     saved_digest: Mapped[str | None]
     saved_attempt: Mapped[int | None]
     """The state its family saved last, and in which attempt; null in a shard that has ended."""
+    saved_bytes: Mapped[int | None] = mapped_column(BigInteger)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
@@ -161,6 +164,7 @@ class ShardRow(Deferrable, Base):
         Index("ix_shards_queued", "check_id", "id", **partial(QUEUED)),
         # Whether records may be deleted: nobody else names them.
         Index("ix_shards_records_digest", "records_digest", **partial("records_digest IS NOT NULL")),
+        Index("ix_shards_saved", "check_id", **partial("saved_digest IS NOT NULL")),
     )
 
 

@@ -51,6 +51,7 @@ class HardeningRow(Deferrable, Base):
     """Digest of the code, and type of the processor, that trained."""
     saved_digest: Mapped[str | None]
     saved_attempt: Mapped[int | None]
+    saved_bytes: Mapped[int | None] = mapped_column(BigInteger)
     event_seq: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]

@@ -42,6 +42,8 @@ class ModelRow(Deferrable, Base):
     """Id of the model it was trained from by a hardening."""
     weights_digest: Mapped[str | None]
     """Its weights as one safetensors file, of a hardened model; the file itself where that is one."""
+    weights_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Size of that; null where there is none, and of models that were trained before it was told."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
     __table_args__ = (
