@@ -34,7 +34,13 @@ def metrics_page() -> str:
 def _metric(metric: Metric) -> tuple[str, ...]:
     keys = f"[{','.join(f'{key}=' for key in metric.qualifiers)}]" if metric.qualifiers else ""
     paired = "yes" if metric.per_example is not None else ""
-    return f"`{metric.name}{keys}`", metric.unit, _range(metric), BETTER[metric.better], paired, metric.description
+    return f"`{metric.name}{keys}`", metric.unit, _range(metric), BETTER[metric.better], paired, _told(metric)
+
+
+def _told(metric: Metric) -> str:
+    """Return what reports call a metric, with the qualifiers' names for their values, and what it says."""
+    label = metric.label.replace("{", "").replace("}", "")
+    return f"*{label}.* {metric.description}" if label else metric.description
 
 
 def _range(metric: Metric) -> str:

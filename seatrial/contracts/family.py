@@ -16,6 +16,11 @@ from seatrial.contracts.base import Request
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.costs import Passes, StageCosts
 from seatrial.contracts.estimates import Result
+from seatrial.contracts.formulas import Formula as Formula
+from seatrial.contracts.formulas import difference as difference
+from seatrial.contracts.formulas import equals as equals
+from seatrial.contracts.formulas import formula as formula
+from seatrial.contracts.formulas import value as value
 from seatrial.contracts.plugins import Plugin
 from seatrial.contracts.stopping import Stopping
 
@@ -112,50 +117,6 @@ def all_but(*parameters: str) -> Dependence:
     return Dependence(frozenset(parameters), is_all_but=True)
 
 
-@dataclass(frozen=True)
-class Formula:
-    """What an example contributes to a metric that is a mean over examples, from columns of its records.
-
-    Attributes:
-        stage: Whose records; ``{arm}`` is filled in from the metric's qualifiers, here and in the columns.
-        columns: Their names.
-        of: Columns (n,) to values (n,), NaN where an example has none; called with arrays in the order of ``columns``.
-    """
-
-    stage: str
-    columns: tuple[str, ...]
-    of: Callable[..., Any]
-
-    def on(self, sample: Any, **qualifiers: str) -> Any:
-        """Return the values (n,) of a sample's rows, in their order.
-
-        Args:
-            sample: Columns by name: ``sample["label"]`` is an array (n,).
-            **qualifiers: Of the metric.
-        """
-        return self.of(*(sample[name.format(**qualifiers)] for name in self.columns))
-
-
-def formula(stage: str, *columns: str, of: Callable[..., Any]) -> Formula:
-    """Return the formula that makes ``of`` of some columns."""
-    return Formula(stage, columns, of)
-
-
-def value(stage: str, column: str) -> Formula:
-    """Return the formula that is a column itself."""
-    return Formula(stage, (column,), lambda values: values)
-
-
-def equals(stage: str, column: str, to: str = "label") -> Formula:
-    """Return the formula that is whether two columns are equal."""
-    return Formula(stage, (column, to), lambda found, wanted: found == wanted)
-
-
-def difference(stage: str, upper: str, lower: str, *, power: int = 1) -> Formula:
-    """Return the formula that is one column less another, to a power."""
-    return Formula(stage, (upper, lower), lambda above, below: (above - below) ** power)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """A number a family publishes, under one name and one set of qualifiers.
@@ -167,6 +128,8 @@ class Metric:
         unit: Unit of the value; "1" for a share.
         better: Which way is good for the model.
         description: One sentence, with the source.
+        label: What people call it, a noun phrase with the qualifiers in it, as in ``{arm}``: what a rule is called that
+            has no label of its own. By default the name in words.
         claim: A clause for the headline of a verdict, with ``{value}`` and the qualifiers in it.
         range: Between which values it always lies.
         limits: The same, once a check has been run; by default the range.
@@ -190,13 +153,14 @@ class Metric:
     description: str
     qualifiers: tuple[str, ...] = ()
     same_as: str = ""
+    label: str = ""
     claim: str = ""
     range: Limits = SHARE
     limits: Callable[[Measurement], Limits] | None = None
     example_range: Callable[[Measurement], Range | None] | None = None
     examples: Callable[[Result], int] | None = None
     is_fixed: bool = False
-    per_example: "Formula | str | None" = None
+    per_example: Formula | str | None = None
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     depends_on: Dependence | Callable[[Qualifiers], Dependence] = field(default_factory=all_but)
 

@@ -121,7 +121,12 @@ class Rule(Request):
         description="`required`: a number without an interval decides nothing; `ignored`: the value alone is compared, "
         "which no pipeline should do with a sample.",
     )
-    label: str | None = Field(default=None, min_length=1, max_length=200, description="What people read, if anything.")
+    label: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="What people read instead of the metric's name; by default what Seatrial calls the metric.",
+    )
 
     @field_validator("metric")
     @classmethod
@@ -275,7 +280,7 @@ class RuleOutcome(Read):
     """What became of one rule on one number."""
 
     rule: int = Field(ge=0, description="Position of the rule in the policy.")
-    label: str = Field(description="What people read: the rule's label, or its metric.")
+    label: str = Field(description="What people read: the rule's label, or what Seatrial calls its metric.")
     metric: str = Field(description="Full name of the number, no `*` in it where there is a number.")
     severity: Severity = Field(description="`block` or `warn`.")
     requirement: str = Field(description="What was asked, in words.", examples=["at most 0.05"])

@@ -6,6 +6,7 @@ from seatrial.contracts.policies import RuleOutcome, Unmeasured, Verdict
 from seatrial.judging.ranges import described, named
 from seatrial.reporting.outcomes import applied_rules, further_in_words
 from seatrial.reporting.quantities import Quantity, quantity_of
+from seatrial.reporting.tables import value_words
 from seatrial.reporting.words import enumerate_words
 
 MOST_NAMED = 3
@@ -155,7 +156,8 @@ def _claim(rule: RuleOutcome, quantity: Quantity) -> str:
     claim = described(rule.metric).claim
     if not claim:
         return f"{_subject(rule)} is {quantity.value}"
-    return claim.format(value=quantity.value, **named(rule.metric).qualifiers)
+    qualifiers = {key: value_words(key, value) for key, value in named(rule.metric).qualifiers.items()}
+    return claim.format(value=quantity.value, **qualifiers)
 
 
 def _end(rule: RuleOutcome, end: str) -> str:

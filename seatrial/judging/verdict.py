@@ -25,6 +25,7 @@ from seatrial.judging.ranges import described, examples_of, highest_of, is_fixed
 from seatrial.judging.regression import Comparison, Refusal, compare
 from seatrial.judging.sample_size import further_examples
 from seatrial.judging.two_phases import Prices, further_of, phases_of, prices_of
+from seatrial.reporting.metric_labels import label_of
 
 __all__ = ["Measured", "MeasuredCheck", "Pairing", "TooManyNumbersError", "judge", "least_favourable"]
 
@@ -176,7 +177,7 @@ def _find(
         run: The checks it may be judged by, by family.
     """
     asked = named(rule.metric)
-    nothing = Finding(position, rule, rule.metric, rule.label or rule.metric)
+    nothing = Finding(position, rule, rule.metric, rule.label or label_of(rule.metric))
     if asked.family not in run:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit), "no_check")), None
         return
@@ -194,7 +195,7 @@ def _find(
             continue
         for metric, estimate in check.published(asked).items():
             is_found = True
-            label = metric if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
+            label = label_of(metric) if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
             found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
             yield replace(found, highest=highest_of(metric, check), looks=check.looks), check
     if not is_found:

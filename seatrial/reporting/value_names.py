@@ -30,6 +30,19 @@ VALUES: dict[str, dict[str, str]] = {
         "least_confidence": "1 - max p",
         "smoothed_entropy": "mean entropy of a draw",
     },
+    "attacker": {
+        "inner_shuffle": "inner shuffle (letters within a word)",
+        "full_shuffle": "full shuffle (all letters of a word)",
+        "intrude": "intrude (marks between letters)",
+        "disemvowel": "disemvowel (vowels left out)",
+        "truncate": "truncate (last letter left out)",
+        "segment": "segment (spaces left out)",
+        "keyboard_typo": "keyboard typo (a neighbouring key)",
+        "natural_typo": "natural typo (as people misspell)",
+        "phonetic": "phonetic (spelt by sound)",
+        "visual": "visual (look-alike letters)",
+        "combined": "combined (another attacker for each word)",
+    },
     "defence": {"identity": "the static model", **DEFENCES},
 }
 """Names of values that mean something else under another qualifier, by qualifier."""

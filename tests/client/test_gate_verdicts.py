@@ -76,7 +76,7 @@ def test_a_model_that_breaks_a_rule_fails_and_the_files_say_so(gate: Run, servic
 def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more(gate: Run) -> None:
     ended = gate(accuracy=0.93)
     assert ended.exit_code == 3, ended.output
-    (row,) = (line for line in ended.stdout.splitlines() if line.startswith("uncertainty_span.clean_accuracy  "))
+    (row,) = (line for line in ended.stdout.splitlines() if line.startswith("Accuracy without an attack  "))
     assert "inconclusive" in row
     further = re.search(r"([0-9,]+) \(the dataset has 40 more\)$", row)
     assert further is not None, row

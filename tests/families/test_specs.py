@@ -10,10 +10,12 @@ import pytest
 from app.cli.doctor import brought_families
 from seatrial.contracts import registry
 from seatrial.contracts.estimates import split_name
-from seatrial.contracts.family import FamilySpec, Formula, load
+from seatrial.contracts.family import FamilySpec, Formula, Metric, load
 from seatrial.contracts.registry import GROUP, each_once, families, family
 from seatrial.families.narratives import narrative_of
 from seatrial.families.uncertainty_span.spec import SPEC as SPAN
+from seatrial.reporting import metric_labels
+from seatrial.reporting.metric_labels import label_of
 
 SHIPPED = [point.name for point in registry.SHIPPED]
 
@@ -41,6 +43,30 @@ def test_the_shipped_families_are_there_without_any_metadata(offered: list[Entry
     registry._found.cache_clear()
     assert list(families()) == SHIPPED
     assert registry.broken() == {}
+
+
+def test_every_shipped_number_has_a_label_for_people() -> None:
+    for kind in SHIPPED:
+        for metric in family(kind).metrics:
+            name = f"{kind}.{metric.name}"
+            if metric.qualifiers:
+                name += "[" + ",".join(f"{key}=*" for key in metric.qualifiers) + "]"
+            assert metric.label, name
+            told = label_of(name)
+            assert told[0].isupper()
+            assert not set("{}_") & set(told), told
+    assert label_of("uncertainty_span.ece[arm=clean]") == "Calibration error (unattacked)"
+    assert (
+        label_of("low_level_attack.relative_score[attacker=*,level=0.2]") == "Score kept under any attacker, level 0.2"
+    )
+
+
+def test_a_family_without_labels_has_its_numbers_called_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlabelled = Metric(name="mean_doubt", qualifiers=("arm",), unit="1", better="lower", description="D.")
+    monkeypatch.setattr(metric_labels, "described_metric", lambda name: unlabelled)
+    label_of.cache_clear()
+    assert label_of(f"{SPAN.kind}.ece[arm=over]") == "Ece (over-confidence attack)"
+    label_of.cache_clear()
 
 
 @pytest.mark.parametrize(

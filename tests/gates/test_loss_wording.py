@@ -10,7 +10,7 @@ def test_a_gain_that_is_undecided_says_which_way_each_end_lies() -> None:
     found = judged(now, {"metric": ACCURACY, "max_regression": 0.02}, baseline=then)
     low, high = (100 * end for end in (found.rules[0].judged.low, found.rules[0].judged.high))
     assert found.headline.startswith(
-        f"Not decided: {ACCURACY} is 5.0 points better than the baseline's "
+        f"Not decided: Accuracy without an attack ({ACCURACY}) is 5.0 points better than the baseline's "
         f"(between {-low:.1f} points better and {high:.1f} points worse); "
     )
     assert found.rules[0].reason.startswith("the interval of the loss [-0.")

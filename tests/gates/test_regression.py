@@ -85,7 +85,8 @@ def test_the_headline_tells_how_much_worse() -> None:
     found = judged(now, rule, baseline=then)
     assert found.baseline == "aud_1"
     assert found.headline == (
-        f"Do not ship: {ACCURACY} is 35.0 points worse than the baseline's; the policy allows at most 5 points."
+        f"Do not ship: Accuracy without an attack ({ACCURACY}) is 35.0 points worse than the baseline's; "
+        "the policy allows at most 5 points."
     )
     strictly = judged(now, rule | {"max_regression": 0}, baseline=then).headline
     assert strictly.endswith(" worse than the baseline's; the policy allows no loss.")

@@ -64,7 +64,7 @@ def test_an_outcome_says_what_was_asked_measured_and_why() -> None:
 def test_the_headline_names_what_decided() -> None:
     found = judged(illusion(0.21, 0.15, 0.27), {"metric": ILLUSION, "max": 0.05})
     assert found.headline == (
-        "Do not ship: 21.0% of its accuracy under pwws is an illusion of a saturated softmax; "
+        "Do not ship: on 21.0% of the texts its robustness to PWWS is an illusion of a saturated softmax; "
         "the policy allows at most 5%."
     )
     assert (found.audit, found.verdict, found.policy, found.baseline) == ("aud_2", "failed", SOURCE, None)
@@ -105,8 +105,8 @@ def test_every_check_that_publishes_a_metric_is_judged() -> None:
     )
     found = judged(measured, {"metric": MUS, "max": 0.5}).rules
     assert [(one.label, one.outcome) for one in found] == [
-        (f"{MUS} (check 0)", "passed"),
-        (f"{MUS} (check 2)", "failed"),
+        ("Uncertainty an attacker can shift (check 0)", "passed"),
+        ("Uncertainty an attacker can shift (check 2)", "failed"),
     ]
 
 

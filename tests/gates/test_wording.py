@@ -7,6 +7,7 @@ from seatrial.reporting.outcomes import applied, not_measured, not_measured_in_w
 from tests.gates.audits import SPAN, audit, broken, check, gap, judged
 
 NUMBERS = audit(check({"mus": gap(0.1, 0.0, 0.2), "msus": gap(0.5, 0.4, 0.6)}))
+TWO_ATTACKS = "Uncertainty the method's two attacks can shift"
 PASSED: dict[str, Any] = {"metric": f"{SPAN}.mus", "max": 0.5}
 LET_PASS: dict[str, Any] = {"metric": f"{SPAN}.msus", "max": 0.5, "undecided": "pass"}
 
@@ -89,14 +90,14 @@ def test_a_check_that_failed_is_told_once_and_not_by_rule() -> None:
     found = judged(failed, *rules)
     assert found.headline == f"Could not be judged: {found.rules[0].reason}."
     assert f"{SPAN}.mus" not in found.headline
-    assert judged(failed, *rules[:1]).headline.startswith(f"Could not be judged: {SPAN}.mus: ")
+    assert judged(failed, *rules[:1]).headline.startswith(f"Could not be judged: {TWO_ATTACKS} ({SPAN}.mus): ")
 
 
 def test_a_doubt_comes_before_what_it_is_about() -> None:
     doubted = audit(check({"mus": gap(0.1, 0.0, 0.2)}, ("zero_gradients", "error")))
     assert judged(doubted, PASSED).headline == (
-        f"Could not be judged: {SPAN}.mus: it does not pass, as the check is in doubt (zero_gradients), though the "
-        "whole interval [0.0000, 0.2000] is at most 0.5."
+        f"Could not be judged: {TWO_ATTACKS} ({SPAN}.mus): it does not pass, as the check is in doubt "
+        "(zero_gradients), though the whole interval [0.0000, 0.2000] is at most 0.5."
     )
 
 
@@ -156,4 +157,4 @@ def test_two_rules_on_one_number_are_both_named() -> None:
         {"metric": f"{SPAN}.msus", "max": 0.2},
     ]
     found = judged(numbers, *asked)
-    assert found.headline.endswith(f"; failed as well: {SPAN}.mus (at most 0.2) and {SPAN}.msus.")
+    assert found.headline.endswith(f"; failed as well: {TWO_ATTACKS} (at most 0.2) and Mean squared uncertainty span.")

@@ -13,6 +13,7 @@ from app.policies import presets
 from seatrial.contracts.architectures import Architecture
 from seatrial.contracts.models import ModelManifest
 from seatrial.contracts.registry import families
+from seatrial.reporting.metric_labels import label_of
 from tests.packaging.pages import blocks, links, read
 
 README = read("README.md")
@@ -90,8 +91,8 @@ def test_the_gate_gives_options_there_are() -> None:
 def test_the_gate_shows_the_rules_of_its_policy() -> None:
     (policy,) = (yaml.safe_load(block) for block in blocks("README.md", "yaml"))
     (shown,) = (block for block in blocks("README.md") if block.startswith("$ seatrial gate"))
-    rows = [line.split()[0] for line in shown.splitlines() if re.match(r"[a-z_]+\.[a-z_]+\S* ", line)]
-    assert rows == [rule["metric"] for rule in policy["rules"]]
+    rows = [re.split(r"  +", line)[0] for line in shown.splitlines() if re.match(r"\S.*  \d\.\d{4} \[", line)]
+    assert rows == [label_of(rule["metric"]) for rule in policy["rules"]]
 
 
 def test_the_picture_shows_numbers_of_the_table() -> None:

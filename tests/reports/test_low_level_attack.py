@@ -14,16 +14,15 @@ from seatrial.families.low_level_attack.metrics import METRICS
 from seatrial.families.narratives import comparisons_of
 from seatrial.reporting.glossary import GLOSSARY
 from seatrial.reporting.schemas import Answer
-from seatrial.reporting.tables import arrange
+from seatrial.reporting.tables import arrange, value_words
 from seatrial.reporting.words import words
-from tests.console.driving import chromium
 from tests.reports import fabricated, fabricated_noise
 from tests.reports.conftest import Reports
 from tests.reports.fabricated_noise import attack, example
-from tests.reports.test_narrow_windows import CUT_OFF, HEADINGS
 from tests.reports.test_routes import elements_of
 
 FLAG = {"code": "answers_unmoved", "severity": "warning", "message": "Under phonetic texts are answered as before."}
+LOOKALIKE, MARKS = "Visual (look-alike letters)", "intrude (marks between letters)"
 GENTLE: dict[str, Any] = {"worst": (0.89, 0.88, 0.87), "least": 0.88, "spread": 0.01}
 MIDDLE: dict[str, Any] = {"worst": (0.8, 0.6, 0.5), "least": 0.7}
 
@@ -43,8 +42,8 @@ def test_a_score_that_falls_to_guessing_is_not_real() -> None:
     assert answer.standing == "not_real"
     assert answer.headline == (
         "No: with 80% of the words attacked, each text by whichever attacker does it most harm, its accuracy is 6% "
-        "(95% interval 3% to 9%) instead of 90%. Visual does most harm: alone it leaves 46%. Under visual alone it "
-        "does no better than guessing (50%)."
+        "(95% interval 3% to 9%) instead of 90%. Visual (look-alike letters) does most harm: alone it "
+        "leaves 46%. Under visual (look-alike letters) alone it does no better than guessing (50%)."
     )
 
 
@@ -114,8 +113,8 @@ def test_without_a_score_nothing_is_shown(measured: dict[str, Any], told_so: str
 def test_one_attacker_at_one_level_is_named_and_has_no_others() -> None:
     answer = told(attackers=["truncate"], levels=[0.5], worst=(0.8,), least=0.8)
     assert answer.headline == (
-        "In part: with 50% of the words attacked, each text by truncate, its accuracy is 80% (95% interval 77% to 83%) "
-        "instead of 90%."
+        "In part: with 50% of the words attacked, each text by truncate (last letter left out), its accuracy is 80% "
+        "(95% interval 77% to 83%) instead of 90%."
     )
     said = " ".join(answer.findings)
     assert "Most harm" not in said
@@ -125,10 +124,10 @@ def test_one_attacker_at_one_level_is_named_and_has_no_others() -> None:
 @pytest.mark.parametrize(
     ("reach", "said"),
     [
-        (0, "Visual does most harm: alone it leaves 46%."),
-        (0.5, "Visual and intrude do most harm (their order is not certain): alone they leave 46% to 54.8%."),
-        (1, "Visual, intrude and full shuffle do most harm (their order is not certain): alone they leave"),
-        (2.5, "Visual, intrude and 4 others do most harm (their order is not certain): alone they leave"),
+        (0, "Visual (look-alike letters) does most harm: alone it leaves 46%."),
+        (0.5, f"{LOOKALIKE} and {MARKS} do most harm (their order is not certain): alone they leave 46% to 54.8%."),
+        (1, f"{LOOKALIKE}, {MARKS} and full shuffle (all letters of a word) do most harm (their order "),
+        (2.5, f"{LOOKALIKE}, {MARKS} and 4 others do most harm (their order is not certain): alone they leave"),
         (9, "Which attacker does most harm is not certain: alone they leave 46% to 84.1%."),
     ],
     ids=["alone", "two", "three", "many", "all"],
@@ -136,7 +135,7 @@ def test_one_attacker_at_one_level_is_named_and_has_no_others() -> None:
 def test_whoever_may_do_most_harm_is_named(reach: float, said: str) -> None:
     assert said in told(reach=reach).headline
     two = told(attackers=["visual", "intrude"], reach=1).headline
-    assert "Visual and intrude do most harm (their order is not certain)" in two
+    assert f"{LOOKALIKE} and {MARKS} do most harm (their order is not certain)" in two
 
 
 def test_attackers_that_tie_are_named_together() -> None:
@@ -146,7 +145,8 @@ def test_attackers_that_tie_are_named_together() -> None:
         measured["estimates"][f"score[attacker={name},level=0.8]"]["value"] = 0.7
     params = {"attackers": "all", "levels": [0.2, 0.5, 0.8]}
     answer = low_level_attack.answer(Result.model_validate(measured), params, 2)
-    assert "Intrude and visual do most harm (their order is not certain): alone each leaves 70%." in answer.headline
+    harm = "Intrude (marks between letters) and visual (look-alike letters) do most harm (their order is not certain)"
+    assert f"{harm}: alone each leaves 70%." in answer.headline
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,9 @@ def test_macro_auroc_is_no_share_and_is_measured_from_guessing() -> None:
 
 def test_the_ranking_is_told_with_its_intervals() -> None:
     said = findings()
-    assert "Most harm at level 0.8 is done by visual (51.1% of the score left; place 1, 95% interval 1 to 2)" in said
-    assert "least phonetic (93.4%)." in said
+    first = "visual (look-alike letters), which leaves 51.1% of the score (rank 1, 95% interval 1 to 2)"
+    assert f"Most harm at level 0.8 is done by {first}; then by intrude (marks between letters), which leaves" in said
+    assert "Least harm is done by phonetic (spelt by sound), which leaves 93.4%." in said
     assert "is visual for 45.5%, intrude for 31.8% and full shuffle for 18.2% of the texts that lose by noise" in said
 
 
@@ -269,7 +270,8 @@ def test_few_attackers_are_named_in_the_question_and_many_are_counted() -> None:
         "How much of its score is left when an attacker who knows nothing of the model applies 11 kinds of noise to "
         "20% and 80% of the words?"
     )
-    assert "applies truncate and visual to" in low_level_attack.question({"attackers": ["truncate", "visual"]})
+    told = "applies truncate (last letter left out) and visual (look-alike letters) to"
+    assert told in low_level_attack.question({"attackers": ["truncate", "visual"]})
 
 
 def compared(*examples: dict[str, Any], task: str = "text-classification", labels: Any = None) -> Any:
@@ -322,7 +324,7 @@ def test_tags_and_labels_are_counted() -> None:
 def test_numbers_stand_in_the_order_of_harm(reports: Reports) -> None:
     (check,) = reports.compose(stored(reports)).checks
     tables = {table.title: table for table in arrange(check.estimates)}
-    order = [words(one) for one in fabricated_noise.ORDER]
+    order = [value_words("attacker", one) for one in fabricated_noise.ORDER]
     ranking = tables["Attackers by harm, at level 0.8"]
     assert [row.heading for row in ranking.rows] == order
     assert ranking.columns == ["rank", "score", "relative_score", "flip_rate", "ece", "characters_changed"]
@@ -387,14 +389,3 @@ def test_a_comment_on_a_pull_request_holds_the_answer_and_fits(reports: Reports)
     assert "its accuracy is 6% (95% interval 3% to 9%) instead of 90%" in told
     assert "| `low_level_attack.rank[attacker=visual]` | 1 | [1, 2] | 400 |" in told
     assert len(told) < 65_536
-
-
-@pytest.mark.slow
-def test_the_tables_fit_a_phone(reports: Reports, tmp_path: Any) -> None:
-    (tmp_path / "report.html").write_text(render_html(reports.compose(stored(reports))))
-    with chromium(tmp_path) as tab:
-        tab.look(width=400)
-        tab.goto(f"file://{tmp_path / 'report.html'}")
-        assert tab.value("document.documentElement.scrollWidth") == 400
-        assert tab.value(f"{CUT_OFF}.length") == 0
-        assert {'"level 0.8"', '"rank"', '"relative_score"'} <= set(tab.value(HEADINGS))

@@ -6,6 +6,7 @@ from seatrial.families.calibration.records import SIGNED_ERROR, accuracy_over, m
 METRICS = (
     Metric(
         name="accuracy",
+        label="Accuracy",
         claim="its accuracy is {value}",
         unit="1",
         better="higher",
@@ -16,6 +17,7 @@ METRICS = (
     Metric(
         name="accuracy",
         qualifiers=("arm",),
+        label="Accuracy ({arm})",
         unit="1",
         better="higher",
         description="The same over the examples of another arm, `attacked`.",
@@ -24,6 +26,7 @@ METRICS = (
     ),
     Metric(
         name="confidence",
+        label="Mean confidence",
         unit="1",
         better="neither",
         description="Mean probability of the likeliest class, over clean examples.",
@@ -32,6 +35,7 @@ METRICS = (
     ),
     Metric(
         name="ece",
+        label="Calibration error",
         claim="its calibration error is {value}",
         unit="1",
         better="lower",
@@ -41,6 +45,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("arm",),
+        label="Calibration error ({arm})",
         unit="1",
         better="lower",
         description="The same over the examples of another arm, `attacked`.",
@@ -48,6 +53,7 @@ METRICS = (
     ),
     Metric(
         name="s_ece",
+        label="Accuracy minus confidence",
         unit="1",
         better="neither",
         description="Accuracy less mean confidence: below 0 the model is over-confident, above 0 under-confident.",
@@ -57,6 +63,7 @@ METRICS = (
     ),
     Metric(
         name="ece_equal_mass",
+        label="Calibration error in bins of equal mass",
         unit="1",
         better="lower",
         description="The same error in bins of as many examples each (Nixon et al. 2019, adaptive).",
@@ -64,6 +71,7 @@ METRICS = (
     ),
     Metric(
         name="ece_classwise",
+        label="Calibration error, mean over classes",
         unit="1",
         better="lower",
         description="Mean over classes of the error of the class's own probability (Kull et al. 2019); small with many "
@@ -72,6 +80,7 @@ METRICS = (
     ),
     Metric(
         name="ks",
+        label="Calibration error without bins (Kolmogorov-Smirnov)",
         unit="1",
         better="lower",
         description="Kolmogorov-Smirnov calibration error, without bins: the largest absolute running mean of "
@@ -80,6 +89,7 @@ METRICS = (
     ),
     Metric(
         name="ks_p",
+        label="Chance of such a calibration error were every confidence true",
         unit="1",
         better="neither",
         description="Probability of a larger `ks` were every confidence true: below 0.05 the model is shown to be "
@@ -88,6 +98,7 @@ METRICS = (
     ),
     Metric(
         name="brier",
+        label="Brier score",
         unit="1",
         better="lower",
         description="Brier score over all classes, the mean of sum_k (p_k - [k is the label])^2, from 0 to 2.",
@@ -97,6 +108,7 @@ METRICS = (
     ),
     Metric(
         name="nll",
+        label="Log loss",
         unit="nat",
         better="lower",
         description="Mean negative log-likelihood of the label; a probability of 0 counts as 2^-52.",
@@ -107,6 +119,7 @@ METRICS = (
     Metric(
         name="nll",
         qualifiers=("arm",),
+        label="Log loss ({arm})",
         unit="nat",
         better="lower",
         description="The same over the examples of another arm, `attacked`.",
@@ -116,6 +129,7 @@ METRICS = (
     ),
     Metric(
         name="temperature",
+        label="Temperature that fits best",
         unit="1",
         better="neither",
         description="Temperature under which the clean labels are likeliest; above 1 the model is over-confident. "
@@ -125,6 +139,7 @@ METRICS = (
     ),
     Metric(
         name="failure_auroc",
+        label="Wrong answers told by their confidence",
         claim="a wrong answer has a lower confidence than a right one {value} of the time",
         unit="1",
         better="higher",
@@ -134,6 +149,7 @@ METRICS = (
     ),
     Metric(
         name="aurc",
+        label="Error over all shares of examples answered (AURC)",
         unit="1",
         better="lower",
         description="Area under the risk-coverage curve (Geifman et al. 2019): mean error of the surest examples, over "
@@ -142,6 +158,7 @@ METRICS = (
     ),
     Metric(
         name="conformal_coverage",
+        label="Prediction sets that hold the label",
         unit="1",
         better="higher",
         description="Share of prediction sets that hold the label, on the half of the clean examples that the "
@@ -150,6 +167,7 @@ METRICS = (
     ),
     Metric(
         name="conformal_set_size",
+        label="Mean size of a prediction set",
         unit="classes",
         better="lower",
         description="Mean number of classes in these sets: what the promise costs.",
@@ -158,6 +176,7 @@ METRICS = (
     ),
     Metric(
         name="worst_group_accuracy",
+        label="Accuracy of the worst group",
         unit="1",
         better="higher",
         description="Lowest accuracy of any group of at least smallest_group clean examples.",
@@ -165,6 +184,7 @@ METRICS = (
     ),
     Metric(
         name="worst_group_ece",
+        label="Calibration error of the worst group",
         unit="1",
         better="lower",
         description="Largest expected calibration error, in bins of equal width, of any group of at least "
@@ -173,6 +193,7 @@ METRICS = (
     ),
     Metric(
         name="ood_auroc",
+        label="Outliers told by their confidence (AUROC)",
         unit="1",
         better="higher",
         description="Probability that an outlier (arm `ood`) has a lower confidence than a clean example, ties "
@@ -181,6 +202,7 @@ METRICS = (
     ),
     Metric(
         name="ood_fpr95",
+        label="Clean examples flagged where 95% of the outliers are",
         unit="1",
         better="lower",
         description="Share of clean examples flagged at the threshold that flags 95% of the outliers.",

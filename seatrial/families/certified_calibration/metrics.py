@@ -44,6 +44,7 @@ METRICS = (
     Metric(
         name="certified_accuracy",
         qualifiers=("radius",),
+        label="Certified accuracy at radius {radius}",
         claim="it is certified to be right within radius {radius} on {value} of the examples",
         unit="1",
         better="higher",
@@ -55,6 +56,7 @@ METRICS = (
     Metric(
         name="certified_share",
         qualifiers=("radius",),
+        label="Examples certified at radius {radius}",
         unit="1",
         better="higher",
         description="Share of all examples whose class, right or wrong, is certified at the radius: those cce, cbs and "
@@ -64,6 +66,7 @@ METRICS = (
     ),
     Metric(
         name="average_certified_radius",
+        label="Average certified radius",
         unit="pixel l_2",
         better="higher",
         description="Mean certified radius, 0 where the class is wrong or the procedure abstains.",
@@ -75,6 +78,7 @@ METRICS = (
     Metric(
         name="cce",
         qualifiers=("radius",),
+        label="Certified calibration error at radius {radius}",
         claim="within radius {radius} its calibration error can be as large as {value}",
         unit="1",
         better="lower",
@@ -85,6 +89,7 @@ METRICS = (
     Metric(
         name="cce_system",
         qualifiers=("radius",),
+        label="Certified calibration error of all examples at radius {radius}",
         unit="1",
         better="lower",
         description="Certified calibration error of the whole system, over all examples: those not certified at the "
@@ -94,6 +99,7 @@ METRICS = (
     Metric(
         name="cbs",
         qualifiers=("radius",),
+        label="Certified Brier score at radius {radius}",
         unit="1",
         better="lower",
         description="Certified Brier score: the largest top-label Brier score their certified intervals leave "
@@ -103,6 +109,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("radius",),
+        label="Calibration error without an attack, of examples certified at radius {radius}",
         unit="1",
         better="lower",
         description="ECE without an attack, on the examples certified at the radius: what cce starts from.",
@@ -111,6 +118,7 @@ METRICS = (
     Metric(
         name="acce",
         qualifiers=("radius",),
+        label="Calibration error ADMM finds at radius {radius}, no certificate",
         unit="1",
         better="lower",
         description="What the paper's ADMM finds of cce: no more than it, so no certificate.",
@@ -119,6 +127,7 @@ METRICS = (
     Metric(
         name="dece",
         qualifiers=("radius",),
+        label="Calibration error gradient ascent finds at radius {radius}, no certificate",
         unit="1",
         better="lower",
         description="What gradient ascent on the differentiable ECE finds of cce: no more than it, so no certificate.",
@@ -127,6 +136,7 @@ METRICS = (
     Metric(
         name="brier_ece",
         qualifiers=("radius",),
+        label="Calibration error at the worst Brier score, radius {radius}, no certificate",
         unit="1",
         better="lower",
         description="ECE of the confidences of the worst Brier score: no more than cce, so no certificate.",
@@ -135,6 +145,7 @@ METRICS = (
     Metric(
         name="interval_width",
         qualifiers=("bound", "radius"),
+        label="Mean width of the confidence interval at radius {radius} ({bound})",
         unit="1",
         better="lower",
         description="Mean width of the certified confidence interval at the radius, over the examples that are not "
@@ -143,6 +154,7 @@ METRICS = (
     ),
     Metric(
         name="abstention_rate",
+        label="Examples the certificate abstains on",
         unit="1",
         better="lower",
         description="Share of examples CERTIFY abstains on: no class is shown to have a probability of at least 1/2 "
@@ -152,6 +164,7 @@ METRICS = (
     ),
     Metric(
         name="accuracy",
+        label="Accuracy without an attack",
         claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
@@ -162,6 +175,7 @@ METRICS = (
     ),
     Metric(
         name="ece",
+        label="Calibration error without an attack",
         unit="1",
         better="lower",
         description="ECE of the smoothed classifier without an attack, over the examples CERTIFY does not abstain on.",
@@ -169,6 +183,7 @@ METRICS = (
     ),
     Metric(
         name="brier",
+        label="Brier score without an attack",
         unit="1",
         better="lower",
         description="Top-label Brier score of the smoothed classifier without an attack, over the examples CERTIFY "
@@ -178,6 +193,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("attack", "radius"),
+        label="Calibration error under attack at radius {radius} ({attack})",
         unit="1",
         better="lower",
         description="ECE under an attack on the smoothed confidence, on the examples certified at the radius.",
@@ -186,6 +202,7 @@ METRICS = (
     Metric(
         name="brier",
         qualifiers=("attack", "radius"),
+        label="Brier score under attack at radius {radius} ({attack})",
         unit="1",
         better="lower",
         description="Top-label Brier score under an attack on the smoothed confidence, on the examples certified at "

@@ -139,11 +139,12 @@ def _set_sizes(measured: Measurement) -> Range | None:
     return (0.0, float(classes)) if classes else None
 
 
-def _of_sets(name: str, better: Literal["higher", "lower"], description: str) -> Metric:
+def _of_sets(name: str, label: str, better: Literal["higher", "lower"], description: str) -> Metric:
     is_size = name.endswith("size")
     return Metric(
         name=name,
         qualifiers=("radius",),
+        label=label,
         unit="classes" if is_size else "1",
         better=better,
         description=description,
@@ -162,10 +163,11 @@ def _briers(_: Measurement) -> Range:
     return 0.0, 2.0
 
 
-def _top_label(name: str, description: str, *, is_binned: bool) -> Metric:
+def _top_label(name: str, label: str, description: str, *, is_binned: bool) -> Metric:
     return Metric(
         name=name,
         qualifiers=("radius",),
+        label=label,
         unit="1",
         better="lower",
         description=description,
@@ -174,11 +176,18 @@ def _top_label(name: str, description: str, *, is_binned: bool) -> Metric:
 
 
 def _of_uncertainty(
-    name: str, description: str, *, better: Literal["lower", "neither"], per_example: Formula, radius: bool = True
+    name: str,
+    label: str,
+    description: str,
+    *,
+    better: Literal["lower", "neither"],
+    per_example: Formula,
+    radius: bool = True,
 ) -> Metric:
     return Metric(
         name=name,
         qualifiers=("uncertainty", "radius") if radius else ("uncertainty",),
+        label=label,
         unit="nat, or 1",
         better=better,
         description=description,
@@ -189,10 +198,11 @@ def _of_uncertainty(
     )
 
 
-def _score(name: str, description: str, reach: Callable[[Measurement], Range]) -> Metric:
+def _score(name: str, label: str, description: str, reach: Callable[[Measurement], Range]) -> Metric:
     return Metric(
         name=name,
         qualifiers=("radius",),
+        label=label,
         unit="nat" if "log" in name else "1",
         better="lower",
         description=description,
@@ -206,6 +216,7 @@ def _score(name: str, description: str, reach: Callable[[Measurement], Range]) -
 METRICS = (
     _of_uncertainty(
         "certified_span",
+        "Certified shift of uncertainty within radius {radius} ({uncertainty})",
         "Mean certified span: how far apart the uncertainties of two images within the radius can be, over all "
         "examples. No attack that raises and lowers uncertainty moves it further; the upper end of its interval "
         "allows for certificates that fail.",
@@ -214,12 +225,14 @@ METRICS = (
     ),
     _of_uncertainty(
         "uncertainty_low",
+        "Certified least uncertainty within radius {radius} ({uncertainty})",
         "Mean of the least uncertainty within the radius that is certified.",
         better="neither",
         per_example=value("certify", LOW),
     ),
     _of_uncertainty(
         "uncertainty_high",
+        "Certified largest uncertainty within radius {radius} ({uncertainty})",
         "Mean of the largest uncertainty within the radius that is certified.",
         better="neither",
         per_example=value("certify", HIGH),
@@ -227,6 +240,7 @@ METRICS = (
     Metric(
         name="attacked_span",
         qualifiers=("uncertainty", "radius"),
+        label="Uncertainty attacks shift within radius {radius} ({uncertainty})",
         unit="nat, or 1",
         better="lower",
         description="Mean span between where an attack within the radius raised the entropy of the smoothed scores and "
@@ -239,6 +253,7 @@ METRICS = (
     ),
     _of_uncertainty(
         "uncertainty",
+        "Mean uncertainty without an attack ({uncertainty})",
         "Mean uncertainty of the smoothed model without an attack.",
         better="neither",
         per_example=value("certify", "uncertainty[uncertainty={uncertainty}]"),
@@ -246,24 +261,28 @@ METRICS = (
     ),
     _top_label(
         "certified_ks",
+        "Certified calibration error without bins at radius {radius} (Kolmogorov-Smirnov)",
         "Certified Kolmogorov-Smirnov calibration error (Gupta et al. 2021), exactly: no bins; over the examples "
         "certified at the radius.",
         is_binned=False,
     ),
     _top_label(
         "certified_kuiper",
+        "Certified calibration error without bins at radius {radius} (Kuiper)",
         "Certified Kuiper calibration error, exactly: the largest mean of confidence less correctness over a range of "
         "confidences, times its share; over the examples certified at the radius.",
         is_binned=False,
     ),
     _top_label(
         "cce_quantiles",
+        "Certified calibration error in bins of equal mass at radius {radius}",
         "Certified calibration error in bins whose edges are quantiles of the confidences without an attack, exactly; "
         "over the examples certified at the radius.",
         is_binned=True,
     ),
     _top_label(
         "cce_any_bins",
+        "Certified calibration error in any bins at radius {radius}",
         "Certified calibration error under every way to cut confidences into at most as many contiguous bins, equal "
         "mass cut after the attack among them; at most 0.01 too large. Over the examples certified at the radius.",
         is_binned=True,
@@ -271,6 +290,7 @@ METRICS = (
     Metric(
         name="cce_classwise",
         qualifiers=("radius",),
+        label="Certified calibration error, mean over classes, at radius {radius}",
         unit="1",
         better="lower",
         description="Certified classwise calibration error, over all examples: the largest mean over classes of the "
@@ -279,32 +299,42 @@ METRICS = (
     ),
     _score(
         "certified_log_loss",
+        "Certified log loss at radius {radius}",
         "Certified log loss: the largest mean negative log likelihood within the radius, over all examples; scores "
         "below 1e-6 count as that.",
         _log_losses,
     ),
     _score(
         "certified_brier",
+        "Certified Brier score of all classes at radius {radius}",
         "Certified Brier score of all classes (0 to 2): the largest within the radius, over all examples.",
         _briers,
     ),
     _of_sets(
         "certified_coverage",
+        "Conformal sets that hold the label within radius {radius}",
         "higher",
         "Share of the judged half whose conformal prediction set holds the label whatever is done within the radius.",
     ),
     _of_sets(
         "certified_set_size",
+        "Largest mean size of a conformal set within radius {radius}",
         "lower",
         "Mean of the most classes that a conformal prediction set can be made to hold within the radius.",
     ),
     _of_sets(
         "robust_coverage",
+        "Robust conformal sets that hold the label, radius {radius}",
         "higher",
         "Share of the judged half, without an attack, whose robust set holds the label: every class that can reach the "
         "threshold within the radius. Robust sets hold it under any attack with the coverage asked for, less alpha.",
     ),
-    _of_sets("robust_set_size", "lower", "Mean size of robust sets, without an attack."),
+    _of_sets(
+        "robust_set_size",
+        "Mean size of a robust conformal set, radius {radius}",
+        "lower",
+        "Mean size of robust sets, without an attack.",
+    ),
 )
 
 

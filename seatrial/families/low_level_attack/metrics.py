@@ -62,6 +62,7 @@ METRICS = (
     Metric(
         name="score",
         qualifiers=("level",),
+        label="Score without noise",
         claim="its score at noise level {level} is {value}",
         unit="1",
         better="higher",
@@ -72,6 +73,7 @@ METRICS = (
     Metric(
         name="score",
         qualifiers=("attacker", "level"),
+        label="Score under {attacker}, level {level}",
         unit="1",
         better="higher",
         description=f"Score on the texts one attacker has perturbed once: {_SCORE}.",
@@ -81,6 +83,7 @@ METRICS = (
     Metric(
         name="relative_score",
         qualifiers=("attacker", "level"),
+        label="Score kept under {attacker}, level {level}",
         claim="{attacker} at level {level} leaves {value} of its score",
         unit="1",
         better="higher",
@@ -91,6 +94,7 @@ METRICS = (
     Metric(
         name="mean_relative_score",
         qualifiers=("level",),
+        label="Score kept under noise, on average, level {level}",
         claim="noise at level {level} leaves {value} of its score on average",
         unit="1",
         better="higher",
@@ -101,6 +105,7 @@ METRICS = (
     Metric(
         name="score_drop",
         qualifiers=("attacker", "level"),
+        label="Score lost under {attacker}, level {level}",
         unit="1",
         better="lower",
         description="Score without noise less the score under the attacker, on the same examples.",
@@ -111,6 +116,7 @@ METRICS = (
     Metric(
         name="worst_case_score",
         qualifiers=("level",),
+        label="Score under the worst noise for each text, level {level}",
         claim="the worst noise at level {level} leaves it a score of {value}",
         unit="1",
         better="higher",
@@ -123,6 +129,7 @@ METRICS = (
     Metric(
         name="persistent_score",
         qualifiers=("attacker", "level"),
+        label="Score under the worst of several draws of {attacker}, level {level}",
         unit="1",
         better="higher",
         description="Score when each example is met by the worst of `draws` draws of the attacker; with one draw it "
@@ -133,6 +140,7 @@ METRICS = (
     Metric(
         name="rank",
         qualifiers=("attacker",),
+        label="Rank of {attacker} by harm",
         unit="1",
         better="neither",
         description="Place in harmfulness at the highest level, 1 the most harmful, ties sharing the mean of their "
@@ -145,6 +153,7 @@ METRICS = (
     Metric(
         name="flip_rate",
         qualifiers=("attacker", "level"),
+        label="Decisions that change under {attacker}, level {level}",
         unit="1",
         better="lower",
         description="Share of what was decided that is decided otherwise under noise, right or wrong: classes of "
@@ -155,6 +164,7 @@ METRICS = (
     Metric(
         name="characters_changed",
         qualifiers=("attacker", "level"),
+        label="Characters changed by {attacker}, level {level}",
         unit="1",
         better="neither",
         description="Mean Levenshtein distance between a text and what became of it, per character of the text; a "
@@ -166,6 +176,7 @@ METRICS = (
     Metric(
         name="tokens_changed",
         qualifiers=("attacker", "level"),
+        label="Tokens changed by {attacker}, level {level}",
         unit="1",
         better="neither",
         description="Mean share of a text's tokens that changed.",
@@ -174,6 +185,7 @@ METRICS = (
     ),
     Metric(
         name="edit_correlation",
+        label="Correlation of harm with how much is changed",
         unit="1",
         better="neither",
         description="Pearson correlation of characters_changed and relative_score over attackers and levels (Figure "
@@ -184,6 +196,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("level",),
+        label="Calibration error without noise",
         unit="1",
         better="lower",
         description="Expected calibration error at level 0, mean-confidence form.",
@@ -192,6 +205,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("attacker", "level"),
+        label="Calibration error under {attacker}, level {level}",
         unit="1",
         better="lower",
         description="Expected calibration error under noise, mean-confidence form: whether confidence falls with the "
@@ -201,6 +215,7 @@ METRICS = (
     Metric(
         name="mean_confidence",
         qualifiers=("level",),
+        label="Mean confidence without noise",
         unit="1",
         better="neither",
         description=f"Mean confidence at level 0: {_CONFIDENCE}.",
@@ -210,6 +225,7 @@ METRICS = (
     Metric(
         name="mean_confidence",
         qualifiers=("attacker", "level"),
+        label="Mean confidence under {attacker}, level {level}",
         unit="1",
         better="neither",
         description=f"Mean confidence under noise: {_CONFIDENCE}.",

@@ -15,6 +15,8 @@ from seatrial.families.low_level_attack.noise_narrative import (
     chance_of,
     estimate_of,
     first_of,
+    how_made,
+    in_full,
     kept,
     levels_of,
     score_name,
@@ -85,7 +87,7 @@ def subject() -> str:
 def question(params: Mapping[str, Any]) -> str:
     """Return what a check asks."""
     names = _named(params)
-    how = f"{len(names)} kinds of noise" if len(names) > 3 else enumerate_words([words(one) for one in names])
+    how = f"{len(names)} kinds of noise" if len(names) > 3 else enumerate_words([in_full(one) for one in names])
     levels = enumerate_words([f"{level:.0%}" for level in params.get("levels", [])])
     return (
         f"How much of its score is left when an attacker who knows nothing of the model applies {how} to {levels} of "
@@ -171,7 +173,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     worse = " The flags mean that it may be less still." if doubts else ""
     if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_FRACTION:
         why = (
-            f" Under {words(attackers[0])} alone it does no better than guessing ({scored(chance, result)})."
+            f" Under {in_full(attackers[0])} alone it does no better than guessing ({scored(chance, result)})."
             if is_lost
             else f" At level {levels[0]:g} already it is {scored(least.value, result)}."
             if len(levels) > 1
@@ -198,7 +200,7 @@ def _told(result: Result, clean: float, worst: Estimate, level: float) -> str:
     by = (
         f"each {one} by whichever attacker does it most harm"
         if len(attackers) > 1
-        else f"each {one} by {words(attackers[0])}"
+        else f"each {one} by {in_full(attackers[0])}"
     )
     said = (
         f"with {level:.0%} of the words attacked, {by}, its {score_name(result)} is {with_interval(worst, result)} "
@@ -215,12 +217,12 @@ def _most_harm(result: Result, level: float) -> str:
     if len(left) < len(first):
         return ""
     if len(first) == 1:
-        return f"{_sentence(words(first[0]))} does most harm: alone it leaves {scored(left[0], result)}."
+        return f"{_sentence(in_full(first[0]))} does most harm: alone it leaves {scored(left[0], result)}."
     ends = [scored(left[0], result), scored(left[-1], result)]
     leave = f"alone each leaves {ends[0]}" if ends[0] == ends[1] else f"alone they leave {ends[0]} to {ends[1]}"
     if len(first) == len(attackers_of(result)) > 2:
         return f"Which attacker does most harm is not certain: {leave}."
-    named = [words(one) for one in first]
+    named = [in_full(one) for one in first]
     if len(named) > MOST_NAMED:
         named[MOST_NAMED - 1 :] = [f"{len(named) - MOST_NAMED + 1} others"]
     return f"{_sentence(enumerate_words(named))} do most harm (their order is not certain): {leave}."
@@ -250,7 +252,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
             "Over attackers and levels, what is left of the score and how much of a text was changed have a "
             f"correlation of {correlation:.2f} (-1: harm goes by how much is changed; 0: it does not)."
         )
-    yield from _made(params, attackers_of(result))
+    yield from how_made(params, attackers_of(result), _named(params))
     if errored := result.counts.get("errored", 0):
         yield (
             f"{errored:,} of {result.counts.get('n', errored):,} examples had no answer under some attacker, or at "
@@ -285,16 +287,17 @@ def _by_harm(result: Result, level: float) -> Iterator[str]:
         if rank is None or left is None:
             continue
         reach = (
-            f"; place {rank.value:g}, 95% interval {rank.low:g} to {rank.high:g}"
+            f" (rank {rank.value:g}, 95% interval {rank.low:g} to {rank.high:g})"
             if rank.low is not None and rank.high is not None
             else ""
         )
-        told.append(f"{words(attacker)} ({format_percentage(left)} of the score left{reach})")
+        told.append(f"{in_full(attacker)}, which leaves {format_percentage(left)} of the score{reach}")
     least = value_of(result, "relative_score", attacker=attackers[-1], level=level)
-    has_others = len(attackers) > 3 and least is not None
-    gentlest = f"; least {words(attackers[-1])} ({format_percentage(least)})" if has_others else ""
+    has_others = len(attackers) > 3
     if told:
-        yield f"Most harm at level {level:g} is done by {enumerate_words(told)}{gentlest}."
+        yield f"Most harm at level {level:g} is done by {'; then by '.join(told)}."
+    if has_others and least is not None:
+        yield f"Least harm is done by {in_full(attackers[-1])}, which leaves {format_percentage(least)}."
     kind = things(result)
     fractions = [
         f"{words(attacker)} for {format_percentage(fraction)}" for attacker, fraction in worst_fractions(result, level)
@@ -346,47 +349,6 @@ def _confidence(result: Result, level: float) -> Iterator[str]:
             f"Its confidence falls with its score, {format_percentage_points(before - after)} of "
             f"{format_percentage_points(clean - noisy)}. {told}"
         )
-
-
-_SOURCES: dict[str, dict[str, str]] = {
-    "typos": {
-        "codespell": "natural typos come from codespell's list of misspellings, in place of the paper's list",
-        "nlpaug": "natural typos come from nlpaug's table, which is that of the paper's program",
-    },
-    "glyphs": {
-        "dejavu": "look-alikes are the letters DejaVu Sans draws most alike, in place of the paper's learned pictures",
-        "dejavu_bmp": "look-alikes are the characters DejaVu Sans draws most alike, out of 5,036, in place of the "
-        "paper's learned pictures",
-        "confusables": "look-alikes are Unicode's list of confusables, in place of the paper's learned pictures",
-    },
-}
-_NEEDS = {"typos": "natural_typo", "glyphs": "visual"}
-
-
-def _made(params: Mapping[str, Any], attackers: list[str]) -> Iterator[str]:
-    """Yield whose rules the noise follows, and what stands in for what the paper used."""
-    variant = params.get("variant", "code")
-    selection = params.get("selection") or variant
-    whose = {"code": "the program released with the paper", "paper": "the text of the paper, not the released program"}
-    told = f"Noise follows {whose[variant]} (variant {variant})"
-    if selection != variant:
-        told += f", with words selected as in variant {selection}"
-    phi = params.get("phi")
-    told += "" if phi is None else f", and an attacked word is hit with phi = {phi:g} at every level"
-    used = {*attackers, *(_named(params) if COMBINED in attackers else [])}
-    sources = [
-        by[str(params[field])]
-        for field, by in _SOURCES.items()
-        if _NEEDS[field] in used and str(params.get(field)) in by
-    ]
-    if "phonetic" in used:
-        sources.append("respellings follow the pronunciations of CMUdict, in place of the paper's trained networks")
-    yield told + (f"; {'; '.join(sources)}." if sources else ".")
-    of = {"segment": "of the spaces between words"}
-    if variant == "code" and phi is None:
-        of["visual"] = "of the characters"
-    apart = [f"{how} under {words(attacker)}" for attacker, how in of.items() if attacker in used]
-    yield f"A level is the share of a text's words that are attacked{''.join(f', {one}' for one in apart)}."
 
 
 def _named(params: Mapping[str, Any]) -> list[str]:

@@ -1,9 +1,13 @@
 """What a result of low_level_attack holds: scores by attacker and level, the worst of them, who does most harm."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name, split_name
+from seatrial.contracts.noise import COMBINED
 from seatrial.reporting.numbers import format_percentage, format_percentage_estimate
+from seatrial.reporting.tables import value_words
+from seatrial.reporting.words import words
 
 AUROC = "macro AUROC"
 """A score that guessing gives 0.5 of, and that is no share of anything."""
@@ -103,3 +107,55 @@ def worst_fractions(result: Result, level: float) -> Iterator[tuple[str, float]]
     for attacker, examples in sorted(found.items(), key=lambda pair: -pair[1]):
         if examples:
             yield attacker, examples / total
+
+
+def in_full(attacker: str) -> str:
+    """Return an attacker's name and what it does."""
+    return value_words("attacker", attacker)
+
+
+_SOURCES: dict[str, dict[str, str]] = {
+    "typos": {
+        "codespell": "natural typos come from codespell's list of misspellings, in place of the paper's list",
+        "nlpaug": "natural typos come from nlpaug's table, which is that of the paper's program",
+    },
+    "glyphs": {
+        "dejavu": "look-alikes are the letters DejaVu Sans draws most alike, in place of the paper's learned pictures",
+        "dejavu_bmp": "look-alikes are the characters DejaVu Sans draws most alike, out of 5,036, in place of the "
+        "paper's learned pictures",
+        "confusables": "look-alikes are Unicode's list of confusables, in place of the paper's learned pictures",
+    },
+}
+_NEEDS = {"typos": "natural_typo", "glyphs": "visual"}
+
+
+def how_made(params: Mapping[str, Any], attackers: list[str], asked: list[str]) -> Iterator[str]:
+    """Yield whose rules the noise follows, and what stands in for what the paper used.
+
+    Args:
+        params: Of the check.
+        attackers: That were run.
+        asked: The same, with those a mixture draws from.
+    """
+    variant = params.get("variant", "code")
+    selection = params.get("selection") or variant
+    whose = {"code": "the program released with the paper", "paper": "the text of the paper, not the released program"}
+    told = f"Noise follows {whose[variant]} (variant {variant})"
+    if selection != variant:
+        told += f", with words selected as in variant {selection}"
+    phi = params.get("phi")
+    told += "" if phi is None else f", and an attacked word is hit with phi = {phi:g} at every level"
+    used = {*attackers, *(asked if COMBINED in attackers else [])}
+    sources = [
+        by[str(params[field])]
+        for field, by in _SOURCES.items()
+        if _NEEDS[field] in used and str(params.get(field)) in by
+    ]
+    if "phonetic" in used:
+        sources.append("respellings follow the pronunciations of CMUdict, in place of the paper's trained networks")
+    yield told + (f"; {'; '.join(sources)}." if sources else ".")
+    of = {"segment": "of the spaces between words"}
+    if variant == "code" and phi is None:
+        of["visual"] = "of the characters"
+    apart = [f"{how} under {words(attacker)}" for attacker, how in of.items() if attacker in used]
+    yield f"A level is the share of a text's words that are attacked{''.join(f', {one}' for one in apart)}."

@@ -196,6 +196,7 @@ def in_the_check_s_ball(asked: Any, norm: Norm, epsilon: float | None) -> Any:
 METRICS = (
     Metric(
         name="robust_accuracy",
+        label="Accuracy under AutoAttack",
         claim="{value} of the examples withstand AutoAttack",
         unit="1",
         better="higher",
@@ -207,6 +208,7 @@ METRICS = (
     Metric(
         name="robust_accuracy",
         qualifiers=("attack",),
+        label="Accuracy left after {attack} in AutoAttack's sequence",
         unit="1",
         better="higher",
         description="The same after this attack and those before it in AutoAttack's sequence: cumulative, not what the "

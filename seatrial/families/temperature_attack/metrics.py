@@ -38,6 +38,7 @@ def _depends(*, is_binned: bool = False, is_unattacked: bool = False) -> Callabl
 METRICS = (
     Metric(
         name="clean_accuracy",
+        label="Accuracy without an attack",
         claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
@@ -48,6 +49,7 @@ METRICS = (
     Metric(
         name="adversarial_accuracy",
         qualifiers=("arm", "recipe"),
+        label="Accuracy under {recipe} ({arm})",
         unit="1",
         better="higher",
         description="Accuracy of the unmodified model on all texts after a recipe run against the arm; examples wrong "
@@ -58,6 +60,7 @@ METRICS = (
     Metric(
         name="adversarial_accuracy",
         qualifiers=("arm",),
+        label="Accuracy under the worst recipe for each text ({arm})",
         unit="1",
         better="higher",
         description="Accuracy of the unmodified model on all texts when each is met by the worst of the recipes for "
@@ -69,6 +72,7 @@ METRICS = (
     Metric(
         name="attack_success_rate",
         qualifiers=("arm", "recipe"),
+        label="Right answers that {recipe} turns wrong ({arm})",
         unit="1",
         better="lower",
         description="Share of the examples right before the attack that the unmodified model gets wrong after it.",
@@ -77,6 +81,7 @@ METRICS = (
     Metric(
         name="search_success_rate",
         qualifiers=("arm", "recipe"),
+        label="Right answers that {recipe} turns wrong by its own count ({arm})",
         unit="1",
         better="neither",
         description="Share of the examples right before the attack that it flips on the arm's own scores, as "
@@ -86,6 +91,7 @@ METRICS = (
     Metric(
         name="mean_queries",
         qualifiers=("arm", "recipe"),
+        label="Queries {recipe} takes per text ({arm})",
         unit="queries",
         better="higher",
         description="Mean number of queries per attacked example, as TextAttack counts them (before any cache).",
@@ -95,6 +101,7 @@ METRICS = (
     Metric(
         name="mean_perturbed_share",
         qualifiers=("arm", "recipe"),
+        label="Words {recipe} changes to succeed ({arm})",
         unit="1",
         better="higher",
         description="Mean share of words changed, over successful attacks.",
@@ -103,6 +110,7 @@ METRICS = (
     Metric(
         name="mean_confidence",
         qualifiers=("arm",),
+        label="Mean confidence without an attack ({arm})",
         unit="1",
         better="neither",
         description="Mean top-label confidence of the arm's model on the clean texts.",
@@ -111,6 +119,7 @@ METRICS = (
     Metric(
         name="mean_adversarial_confidence",
         qualifiers=("arm", "recipe"),
+        label="Mean confidence after {recipe} ({arm})",
         unit="1",
         better="neither",
         description="Mean top-label confidence of the arm's model on the texts the attack ended with.",
@@ -119,6 +128,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("arm",),
+        label="Calibration error without an attack ({arm})",
         unit="1",
         better="lower",
         description="Expected calibration error on the clean texts, mean-confidence form, at the arm's temperature.",
@@ -127,6 +137,7 @@ METRICS = (
     Metric(
         name="mce",
         qualifiers=("arm",),
+        label="Largest calibration error of any bin, without an attack ({arm})",
         unit="1",
         better="lower",
         description="Largest calibration error of any bin on the clean texts, at the arm's temperature.",
@@ -135,6 +146,7 @@ METRICS = (
     Metric(
         name="temperature",
         qualifiers=("arm",),
+        label="Temperature ({arm})",
         unit="1",
         better="neither",
         description="Temperature the logits are divided by in the arm, on top of the design temperature; `as_served` "
@@ -146,7 +158,8 @@ METRICS = (
     Metric(
         name="illusion_gap",
         qualifiers=("recipe",),
-        claim="{value} of its accuracy under {recipe} is an illusion of a saturated softmax",
+        label="Accuracy under {recipe} that is gone once calibrated",
+        claim="on {value} of the texts its robustness to {recipe} is an illusion of a saturated softmax",
         unit="1",
         better="lower",
         description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples: the "
@@ -156,7 +169,8 @@ METRICS = (
     ),
     Metric(
         name="illusion_gap",
-        claim="{value} of its accuracy under attack is an illusion of a saturated softmax",
+        label="Accuracy under attack that is gone once calibrated",
+        claim="on {value} of the texts its robustness is an illusion of a saturated softmax",
         unit="1",
         better="lower",
         description="Adversarial accuracy as served minus the lowest over the other arms, on the same examples, each "
@@ -167,6 +181,7 @@ METRICS = (
     Metric(
         name="mcnemar_p",
         qualifiers=("recipe",),
+        label="Chance that the gap under {recipe} is luck (McNemar's p)",
         unit="1",
         better="neither",
         description="Exact two-sided McNemar p of as served against the arm the gap is taken to.",
@@ -174,6 +189,7 @@ METRICS = (
     ),
     Metric(
         name="mcnemar_p",
+        label="Chance that the gap is luck (McNemar's p)",
         unit="1",
         better="neither",
         description="Exact two-sided McNemar p of as served against the arm the gap is taken to, each example met by "
@@ -183,6 +199,7 @@ METRICS = (
     Metric(
         name="importance_correlation",
         qualifiers=("recipe",),
+        label="Agreement on which words matter, served and calibrated ({recipe})",
         unit="1",
         better="neither",
         description="Mean Spearman correlation, over texts, of the recipe's token importances as served and calibrated "
@@ -193,6 +210,7 @@ METRICS = (
     Metric(
         name="masked_importance",
         qualifiers=("recipe",),
+        label="Texts whose words all look equally important as served ({recipe})",
         unit="1",
         better="lower",
         description="Share of texts whose words all have the same importance as served while calibrated scores tell "

@@ -41,6 +41,7 @@ METRICS = (
     Metric(
         name="selective_error",
         qualifiers=("defence", "attack"),
+        label="Wrong answers among those given ({defence}, {attack})",
         unit="1",
         better="lower",
         description="Of the examples a defence that may refuse does answer, the share it answers wrongly: the error on "
@@ -51,6 +52,7 @@ METRICS = (
     Metric(
         name="rejection_rate",
         qualifiers=("defence", "attack"),
+        label="Examples refused ({defence}, {attack})",
         claim="{defence} refuses to answer {value} of the examples ({attack})",
         unit="1",
         better="neither",
@@ -62,6 +64,7 @@ METRICS = (
     Metric(
         name="clean_rejection_rate",
         qualifiers=("defence", "attack"),
+        label="Unattacked examples refused beside attacked ones ({defence}, {attack})",
         claim="{defence} refuses to answer {value} of the unperturbed examples beside attacked ones ({attack})",
         unit="1",
         better="lower",
@@ -72,6 +75,7 @@ METRICS = (
     ),
     Metric(
         name="static_accuracy",
+        label="Accuracy without defence or attack",
         claim="its accuracy without defence or attack is {value}",
         unit="1",
         better="higher",
@@ -81,6 +85,7 @@ METRICS = (
     ),
     Metric(
         name="static_robustness",
+        label="Accuracy under attack without the defence",
         unit="1",
         better="higher",
         description="Robust accuracy of the static model under AutoAttack, or PGD where that was not asked for: what a "
@@ -91,6 +96,7 @@ METRICS = (
     Metric(
         name="clean_accuracy",
         qualifiers=("defence",),
+        label="Accuracy without an attack ({defence})",
         unit="1",
         better="higher",
         description="Accuracy of the defended model on unperturbed examples.",
@@ -100,6 +106,7 @@ METRICS = (
     Metric(
         name="robustness",
         qualifiers=("defence", "attack"),
+        label="Accuracy under attack ({defence}, {attack})",
         unit="1",
         better="higher",
         description="Share of examples the defended model answers rightly, perturbed by an attack; the mean over "
@@ -111,6 +118,7 @@ METRICS = (
     Metric(
         name="robustness_std",
         qualifiers=("defence", "attack"),
+        label="Spread of the accuracy under attack over repeats ({defence}, {attack})",
         unit="1",
         better="neither",
         description="Standard deviation (n - 1) of the robustness over repeats; published for two and more.",
@@ -119,6 +127,7 @@ METRICS = (
     Metric(
         name="overestimate",
         qualifiers=("defence",),
+        label="Overestimated robustness ({defence})",
         claim="attacks that do not know {defence} overestimate its robustness by {value}",
         unit="1",
         better="lower",
@@ -130,6 +139,7 @@ METRICS = (
     Metric(
         name="gain_over_static",
         qualifiers=("defence",),
+        label="Robustness the defence adds ({defence})",
         claim="{defence} adds {value} of robust accuracy",
         unit="1",
         better="higher",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from seatrial.contracts.estimates import Result
 from seatrial.contracts.family import (
     FROM_ZERO,
     SIGNED_SHARE,
@@ -21,6 +20,7 @@ from seatrial.contracts.family import (
 )
 from seatrial.families.shared import robust_accuracy
 from seatrial.families.uncertainty_span.effort import STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.outliers import outlier_metrics
 from seatrial.families.uncertainty_span.parts import part_metrics
 from seatrial.families.uncertainty_span.prediction_sets import set_metrics
 
@@ -50,13 +50,6 @@ def relative_changes(measured: Measurement) -> Range | None:
     return (0.0, 1.0) if measured.qualifiers.get("arm", "under") == "under" else None
 
 
-def smaller_sample(result: Result) -> int:
-    """Return how many examples a ranking rests on: the outliers, or the inliers where these are fewer."""
-    counts = result.counts
-    outliers = counts.get("outliers_n", 0) - counts.get("outliers_errored", 0)
-    return min(outliers, counts.get("n", 0) - counts.get("errored", 0))
-
-
 def _depends(
     *,
     is_binned: bool = False,
@@ -83,10 +76,12 @@ def _depends(
 METRICS = (
     Metric(
         name="mus",
+        label="Uncertainty the method's two attacks can shift",
         claim="the method's two attacks swing its uncertainty over {value}",
         unit="nat",
         better="lower",
-        description="Mean uncertainty span: mean of H_under - H_over.",
+        description="Mean uncertainty span: the entropy the under-confidence attack drives an image up to less the one "
+        "the over-confidence attack drives it down to (H_under - H_over), on average.",
         depends_on=_depends(),
         range=FROM_ZERO,
         example_range=entropies,
@@ -95,6 +90,7 @@ METRICS = (
     Metric(
         name="mus",
         qualifiers=("attack",),
+        label="Uncertainty one attack can shift ({attack})",
         unit="nat",
         better="lower",
         description="Mean span of another attack on the unmodified model: `ascent` (of the entropy itself, towards "
@@ -110,6 +106,7 @@ METRICS = (
     ),
     Metric(
         name="mus_worst",
+        label="Uncertainty an attacker can shift",
         claim="attackers can swing its uncertainty over {value}",
         unit="nat",
         better="lower",
@@ -121,6 +118,7 @@ METRICS = (
     ),
     Metric(
         name="mus_calibrated",
+        label="Uncertainty an attacker can shift, at a calibrated temperature",
         claim="attackers can swing its uncertainty over {value}, measured at a calibrated temperature",
         unit="nat",
         better="lower",
@@ -134,6 +132,7 @@ METRICS = (
     ),
     Metric(
         name="mus_scaled",
+        label="Uncertainty an attacker can shift, of scaled logits",
         unit="nat",
         better="lower",
         description="Mean span of the softmax of temperature-scaled logits, clean margins brought to 2 nats at most.",
@@ -144,6 +143,7 @@ METRICS = (
     ),
     Metric(
         name="mus_std",
+        label="Spread of the uncertainty span over examples",
         unit="nat",
         better="neither",
         description="Standard deviation of the span (n - 1).",
@@ -153,6 +153,7 @@ METRICS = (
     ),
     Metric(
         name="msus",
+        label="Mean squared uncertainty span",
         unit="nat^2",
         better="lower",
         description="Mean squared uncertainty span.",
@@ -163,6 +164,7 @@ METRICS = (
     ),
     Metric(
         name="msus_std",
+        label="Spread of the squared uncertainty span over examples",
         unit="nat^2",
         better="neither",
         description="Standard deviation of squared spans (n - 1).",
@@ -172,6 +174,7 @@ METRICS = (
     ),
     Metric(
         name="span_growth",
+        label="Growth of the uncertainty span at twice the radius",
         unit="nat",
         better="neither",
         description="Mean span at twice epsilon less that at epsilon, on the first 100 examples; near 0 is suspect.",
@@ -182,10 +185,12 @@ METRICS = (
     ),
     Metric(
         name="nud",
+        label="Relative change of uncertainty under attack",
         same_as="nud[arm=under]",
         unit="1",
         better="lower",
-        description="Mean |H_under - H_clean| / (log C - H_clean).",
+        description="How far the under-confidence attack raises the entropy H of an image, as a share of the room "
+        "above its unattacked entropy, on average: |H_under - H_clean| / (log C - H_clean) with C classes.",
         depends_on=_depends(),
         range=FROM_ZERO,
         example_range=relative_changes,
@@ -194,9 +199,11 @@ METRICS = (
     Metric(
         name="nud",
         qualifiers=("arm",),
+        label="Relative change of uncertainty ({arm})",
         unit="1",
         better="lower",
-        description="Mean |H_arm - H_clean| / (log C - H_clean).",
+        description="The same for each attack: |H_arm - H_clean| / (log C - H_clean). The over-confidence attack can "
+        "exceed 1, where the unattacked entropy is near log C.",
         depends_on=_depends(),
         range=FROM_ZERO,
         example_range=relative_changes,
@@ -204,6 +211,7 @@ METRICS = (
     ),
     Metric(
         name="clean_accuracy",
+        label="Accuracy without an attack",
         claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
@@ -214,6 +222,7 @@ METRICS = (
     Metric(
         name="accuracy",
         qualifiers=("arm",),
+        label="Accuracy ({arm})",
         unit="1",
         better="higher",
         description="Share of right predictions in an arm, whose attack moves confidence and is not after the "
@@ -224,6 +233,7 @@ METRICS = (
     Metric(
         name="entropy",
         qualifiers=("arm",),
+        label="Mean uncertainty ({arm})",
         unit="nat",
         better="neither",
         description="Mean predictive entropy.",
@@ -235,6 +245,7 @@ METRICS = (
     Metric(
         name="confidence",
         qualifiers=("arm",),
+        label="Mean confidence ({arm})",
         unit="1",
         better="neither",
         description="Mean top-label confidence.",
@@ -244,6 +255,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("arm",),
+        label="Calibration error ({arm})",
         claim="its calibration error ({arm}) is {value}",
         unit="1",
         better="lower",
@@ -253,6 +265,7 @@ METRICS = (
     Metric(
         name="ece_equal_mass",
         qualifiers=("arm",),
+        label="Calibration error in bins of equal mass ({arm})",
         unit="1",
         better="lower",
         description="Expected calibration error in bins of as many examples each (AdaECE; Nguyen and O'Connor 2015).",
@@ -261,6 +274,7 @@ METRICS = (
     Metric(
         name="ece_centre",
         qualifiers=("arm",),
+        label="Calibration error against bin centres ({arm})",
         unit="1",
         better="lower",
         description="ECE against bin centres (the paper's eq. 4).",
@@ -269,6 +283,7 @@ METRICS = (
     Metric(
         name="s_ece",
         qualifiers=("arm",),
+        label="Accuracy minus confidence ({arm})",
         unit="1",
         better="neither",
         description="Signed ECE, accuracy minus confidence: negative is over-confident.",
@@ -278,6 +293,7 @@ METRICS = (
     Metric(
         name="mce",
         qualifiers=("arm",),
+        label="Largest calibration error of any bin ({arm})",
         unit="1",
         better="lower",
         description="Largest calibration error of any bin.",
@@ -286,6 +302,7 @@ METRICS = (
     Metric(
         name="brier",
         qualifiers=("arm",),
+        label="Brier score ({arm})",
         unit="1",
         better="lower",
         description="Top-label Brier score.",
@@ -301,6 +318,7 @@ METRICS = (
     Metric(
         name="ece",
         qualifiers=("attack",),
+        label="Calibration error under attack ({attack})",
         unit="1",
         better="lower",
         description="ECE under a label-preserving attack, mean-confidence form.",
@@ -309,6 +327,7 @@ METRICS = (
     Metric(
         name="ece_equal_mass",
         qualifiers=("attack",),
+        label="Calibration error in bins of equal mass, under attack ({attack})",
         unit="1",
         better="lower",
         description="ECE under a label-preserving attack, in bins of as many examples each, cut after it (AdaECE).",
@@ -317,6 +336,7 @@ METRICS = (
     Metric(
         name="s_ece",
         qualifiers=("attack",),
+        label="Accuracy minus confidence under attack ({attack})",
         unit="1",
         better="neither",
         description="Signed ECE under a label-preserving attack: negative is over-confident.",
@@ -326,6 +346,7 @@ METRICS = (
     Metric(
         name="confidence",
         qualifiers=("attack",),
+        label="Mean confidence under attack ({attack})",
         unit="1",
         better="neither",
         description="Mean top-label confidence under a label-preserving attack.",
@@ -335,58 +356,14 @@ METRICS = (
     Metric(
         name="accuracy",
         qualifiers=("attack",),
+        label="Accuracy under attack ({attack})",
         unit="1",
         better="higher",
         description="Accuracy under a label-preserving attack (unchanged by design).",
         depends_on=_depends(),
         per_example=equals("{attack}", "prediction_attacked"),
     ),
-    Metric(
-        name="auroc",
-        qualifiers=("epsilon",),
-        unit="1",
-        better="higher",
-        description="AUROC of entropy, outliers positive.",
-        depends_on=_depends(has_outliers=True),
-        examples=smaller_sample,
-    ),
-    Metric(
-        name="aupr_in",
-        qualifiers=("epsilon",),
-        unit="1",
-        better="higher",
-        description="Area under precision-recall by trapezoid, inliers positive.",
-        depends_on=_depends(has_outliers=True),
-        examples=smaller_sample,
-    ),
-    Metric(
-        name="aupr_out",
-        qualifiers=("epsilon",),
-        unit="1",
-        better="higher",
-        description="Area under precision-recall by trapezoid, outliers positive.",
-        depends_on=_depends(has_outliers=True),
-        examples=smaller_sample,
-    ),
-    Metric(
-        name="fpr95",
-        qualifiers=("epsilon",),
-        unit="1",
-        better="lower",
-        description="Share of inliers flagged at the first threshold that flags 95% of the outliers.",
-        depends_on=_depends(has_outliers=True),
-        examples=smaller_sample,
-    ),
-    Metric(
-        name="outlier_entropy",
-        qualifiers=("epsilon",),
-        unit="nat",
-        better="higher",
-        description="Mean entropy of the outliers under the over-confidence attack.",
-        depends_on=_depends(has_outliers=True),
-        range=FROM_ZERO,
-        example_range=entropies,
-    ),
+    *outlier_metrics(_depends(has_outliers=True), entropies),
     *set_metrics(_depends(has_sets=True)),
     *part_metrics(_depends(has_effort=True)),
     *robust_accuracy.METRICS,

@@ -36,6 +36,7 @@ def part_metrics(depends: Callable[[Qualifiers], Dependence]) -> tuple[Metric, .
         Metric(
             name="part_span",
             qualifiers=("part",),
+            label="Uncertainty an attacker can shift, {part} part",
             claim="attackers can swing its {part} uncertainty over {value}",
             unit="nat",
             better="lower",
@@ -50,6 +51,7 @@ def part_metrics(depends: Callable[[Qualifiers], Dependence]) -> tuple[Metric, .
         Metric(
             name="part_lowest",
             qualifiers=("part",),
+            label="Lowest {part} uncertainty attacks reached",
             unit="nat",
             better="neither",
             description="Mean of the least of a part that attacks on it reached.",
@@ -61,6 +63,7 @@ def part_metrics(depends: Callable[[Qualifiers], Dependence]) -> tuple[Metric, .
         Metric(
             name="part_highest",
             qualifiers=("part",),
+            label="Highest {part} uncertainty attacks reached",
             unit="nat",
             better="neither",
             description="Mean of the most of a part that attacks on it reached; of an epistemic part near 0 there is "
@@ -73,6 +76,7 @@ def part_metrics(depends: Callable[[Qualifiers], Dependence]) -> tuple[Metric, .
         Metric(
             name="entropy_part",
             qualifiers=("part", "arm"),
+            label="Mean {part} uncertainty ({arm})",
             unit="nat",
             better="neither",
             description="Mean part of the predictive entropy in an arm; the two add up to entropy[arm].",

@@ -47,6 +47,7 @@ def set_metrics(depends: Callable[[Qualifiers], Dependence]) -> tuple[Metric, ..
         Metric(
             name="conformal_coverage",
             qualifiers=("score", "arm"),
+            label="Conformal sets that hold the label ({score}, {arm})",
             claim="its conformal sets ({score}, {arm}) hold the label for {value}",
             unit="1",
             better="higher",
@@ -58,6 +59,7 @@ def set_metrics(depends: Callable[[Qualifiers], Dependence]) -> tuple[Metric, ..
         Metric(
             name="conformal_set_size",
             qualifiers=("score", "arm"),
+            label="Mean size of a conformal set ({score}, {arm})",
             unit="classes",
             better="lower",
             description="Mean number of classes in these sets; one may be empty.",
