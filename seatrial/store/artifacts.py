@@ -11,14 +11,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import fsspec
 
 from seatrial.store.artifact_protocol import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
-from seatrial.store.private_files import private_folder
+from seatrial.store.cache_bound import CACHE_BYTES, CacheBound
+from seatrial.store.private_files import locked_folder, private_folder
 from seatrial.store.settings import Settings
 from seatrial.store.staging import temporary_file
 
@@ -91,7 +92,7 @@ class LocalStore:
     def put_file(self, path: Path, digest: str) -> bool:
         """Rename the file; see :class:`ArtifactStore`."""
         target = self._root / _key(digest)
-        with _locked(private_folder(target.parent), fcntl.LOCK_SH):
+        with locked_folder(private_folder(target.parent), fcntl.LOCK_SH):
             is_new = not target.exists()
             shutil.move(path, target)
             # What deletes by age takes this for new, whenever the bytes were written.
@@ -122,9 +123,13 @@ class LocalStore:
         # By its digest, so that whoever deletes that finds it.
         return self.staging() / _key(digest).rpartition("/")[2]
 
+    def path_of(self, digest: str) -> Path:
+        """Return where the bytes are, if they are there; they are not verified."""
+        return self._root / _key(digest)
+
     def local_path(self, digest: str) -> Path:
         """Return the path of the bytes; see :class:`ArtifactStore`."""
-        path = self._root / _key(digest)
+        path = self.path_of(digest)
         seen = self._state(path, digest)
         with self._guard:
             is_known = self._verified.get(digest) == seen
@@ -183,7 +188,7 @@ class LocalStore:
         path = self._root / _key(digest)
         if not path.parent.exists():
             return 0
-        with _locked(path.parent, fcntl.LOCK_EX):
+        with locked_folder(path.parent, fcntl.LOCK_EX):
             try:
                 size, age = self.measure(digest)
             except ArtifactMissingError:
@@ -200,11 +205,18 @@ class LocalStore:
 
 
 class RemoteStore:
-    """Files behind an fsspec URL, with a cache folder of those read here."""
+    """Files behind an fsspec URL, with a cache folder of those read or stored here.
 
-    def __init__(self, url: str, cache: Path) -> None:
+    Args:
+        url: Where they are.
+        cache: Folder of copies, which processes of this machine may share.
+        cache_bytes: About how many bytes of copies are kept.
+    """
+
+    def __init__(self, url: str, cache: Path, cache_bytes: int = CACHE_BYTES) -> None:
         self._fs, self._prefix = fsspec.core.url_to_fs(url)
         self._cache = LocalStore(cache)
+        self._bound = CacheBound(cache, cache_bytes)
 
     def _remote(self, digest: str) -> str:
         return f"{self._prefix}/{_key(digest)}"
@@ -223,7 +235,7 @@ class RemoteStore:
         """Move the uploaded file into the cache; see :class:`ArtifactStore`."""
         # One question as a rule: the object is gone only when another's refusal has deleted it since.
         brought = not self._fs.exists(self._remote(digest)) and self.prepare(path, digest)
-        self._cache.put_file(path, digest)
+        self._keep(path, digest)
         return brought
 
     def put_bytes(self, data: bytes) -> str:
@@ -250,12 +262,19 @@ class RemoteStore:
         return verified(data, digest)
 
     def local_path(self, digest: str) -> Path:
-        """Return a cached copy of the bytes; one that is missing or damaged is fetched. See :class:`ArtifactStore`."""
-        try:
-            return self._cache.local_path(digest)
-        except ArtifactMissingError:
-            pass
+        """Return a cached copy of the bytes; one that is missing or damaged is fetched. See :class:`ArtifactStore`.
+
+        Whoever opens it within :data:`seatrial.store.cache_bound.KEPT_S` seconds finds it there.
+        """
+        if self._bound.use(self._cache.path_of(digest)):
+            with suppress(ArtifactMissingError):
+                return self._cache.local_path(digest)
         return self._fetch(digest)
+
+    def _keep(self, path: Path, digest: str) -> None:
+        size = path.stat().st_size
+        self._cache.put_file(path, digest)
+        self._bound.grow(size)
 
     def _fetch(self, digest: str) -> Path:
         with temporary_file(self._cache.staging()) as path:
@@ -264,15 +283,15 @@ class RemoteStore:
             except FileNotFoundError as error:
                 raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
             _insist(digest_of(path), digest)
-            self._cache.put_file(path, digest)
+            self._keep(path, digest)
         return self._cache.local_path(digest)
 
     def read_bytes(self, digest: str) -> bytes:
         """Read the cached copy, or fetch it; see :class:`ArtifactStore`."""
-        try:
-            return self._cache.read_bytes(digest)
-        except ArtifactMissingError:
-            return verified(self._fetch(digest).read_bytes(), digest)
+        if self._bound.use(self._cache.path_of(digest)):
+            with suppress(ArtifactMissingError):
+                return self._cache.read_bytes(digest)
+        return verified(self._fetch(digest).read_bytes(), digest)
 
     def digests(self) -> Iterator[str]:
         """List the objects; see :class:`ArtifactStore`."""
@@ -328,21 +347,9 @@ class RemoteStore:
             raise ArtifactMissingError(f"{digest} is not in {self._prefix}") from error
 
 
-@contextmanager
-def _locked(folder: Path, mode: int) -> Iterator[None]:
-    """Hold a folder's lock, where its disk has locks: many store at once, and nobody while one deletes."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, mode)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def open_store(settings: Settings) -> ArtifactStore:
     """Return the store of the settings."""
     url = settings.resolved_artifacts_url
     if "://" in url and not url.startswith("file://"):
-        return RemoteStore(url, settings.home.absolute() / "cache")
+        return RemoteStore(url, settings.home.absolute() / "cache", settings.cache_bytes)
     return LocalStore(Path(url.removeprefix("file://")))

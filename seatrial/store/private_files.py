@@ -4,6 +4,7 @@ Uploaded models and datasets, the digests of keys, the secrets webhooks are sign
 folder, and a machine may have other users.
 """
 
+import fcntl
 import os
 import stat
 import threading
@@ -54,6 +55,26 @@ def private_folder(path: Path) -> Path:
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+@contextmanager
+def locked_folder(folder: Path, mode: int) -> Iterator[None]:
+    """Hold a folder's lock, where its disk has locks: many store at once, and nobody while one deletes.
+
+    Args:
+        folder: Which.
+        mode: ``fcntl.LOCK_SH`` or ``fcntl.LOCK_EX``.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, mode)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def private_file(path: Path) -> None:

@@ -42,6 +42,12 @@ class Settings(BaseSettings):
     artifacts_url: str = Field(
         default="", description="Folder or fsspec URL (s3://...) of stored files; default: home/artifacts."
     )
+    cache_bytes: int = Field(
+        default=20 * 1024 * MIB,
+        ge=0,
+        description="About how many bytes of copies of a bucket's files a machine keeps under home/cache; those used "
+        "longest ago go first.",
+    )
 
     public_url: str = Field(
         default="",
