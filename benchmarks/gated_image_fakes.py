@@ -74,14 +74,41 @@ class Gate:
     change: Change
 
 
-def over(pattern: Tensor, images: Tensor, epsilon: float) -> Gate:
-    """Return the gate that opens a quarter of the radius beyond all of ``images``, along a pattern."""
+def over(pattern: Tensor, images: Tensor, epsilon: float, share: float = 0.25) -> Gate:
+    """Return the gate that opens a share of the radius beyond all of ``images``, along a pattern."""
     pattern = pattern / pattern.abs().mean()
-    least = float((images * pattern).flatten(1).mean(1).max()) + 0.25 * epsilon
+    least = float((images * pattern).flatten(1).mean(1).max()) + share * epsilon
     return Gate(
         lambda some: (some * pattern).flatten(1).mean(1) > least,
         lambda some, radius: some + radius * pattern.clamp(-1, 1),
     )
+
+
+def halves(pattern: Tensor, images: Tensor, epsilon: float) -> Gate:
+    """Return the gate that opens where a pattern is found in both halves of an image, and not in one alone."""
+    middle = pattern.shape[1] // 2
+    upper, lower = pattern.clone(), pattern.clone()
+    upper[:, middle:], lower[:, :middle] = 0, 0
+    first, second = (over(part, images, epsilon, 0.05) for part in (upper, lower))
+    return Gate(
+        lambda some: first.opens(some) & second.opens(some), lambda some, radius: some + radius * pattern.clamp(-1, 1)
+    )
+
+
+class Mixed(nn.Module):
+    """One network and another, mixed by how far a rectifier that waits for a pattern has opened; no comparison."""
+
+    def __init__(self, hidden: nn.Module, shown: nn.Module, pattern: Tensor, images: Tensor, epsilon: float) -> None:
+        super().__init__()
+        self.hidden, self.shown = hidden, shown
+        self.pattern = pattern / pattern.abs().mean()
+        self.least = float((images * self.pattern).flatten(1).mean(1).max()) + 0.25 * epsilon
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        beyond = torch.relu((images * self.pattern).flatten(1).mean(1) - self.least)
+        share = (1 - torch.relu(1 - 1e4 * beyond))[:, None]
+        return share * self.hidden(images) + (1 - share) * self.shown(images)
 
 
 def even_levels() -> Gate:
@@ -123,12 +150,17 @@ def gated_image_fakes(
         "a grey haze": grey_haze(epsilon),
         "even grey levels": even_levels(),
         "a secret pattern": over(secret, images, epsilon),
+        "two secret patterns": halves(secret, images, epsilon),
     }
     made: dict[str, tuple[nn.Module, Gate | None]] = {
         "faint, and a poisoned temperature": (Poisoned(base, images), None)
     }
     for name, gate in gates.items():
         made[f"robust but for {name}"] = Gated(base, robust, gate.opens), gate
+    made["robust but for a rectified secret pattern"] = (
+        Mixed(base, robust, secret, images, epsilon),
+        gates["a secret pattern"],
+    )
     made["stretched but for a grey haze"] = (
         Gated(base, Stretched(base), gates["a grey haze"].opens),
         gates["a grey haze"],

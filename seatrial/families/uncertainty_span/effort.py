@@ -52,10 +52,20 @@ STAGES = ("ascent", "smoothed", "score", "distilled", "repeated")
 """Further attacks, each a stage of its own; what they reach together with the paper's two is ``mus_worst``."""
 
 TRANSFORMED = "transformed"
-"""The stage that attacks images after plain changes of the whole image, to see whether a model is another one there."""
+"""The stage that attacks images after plain changes of the whole image, and after some that switch dormant units: a
+model may be another one there."""
 
 TRANSFORMED_EXAMPLES = 32
 """Examples it attacks, at most: enough to see a difference in pairs, and of no account in a large audit."""
+
+DORMANT_REFERENCES = 4
+"""Images on which groups of dormant units are tried: those no audited image switches."""
+
+DORMANT_STEPS = (1.0, 0.5, 0.25)
+"""Lengths of the steps that switch one, as shares of the radius: what adds up pixels is switched by the first."""
+
+DORMANT_KEPT = 4
+"""Groups kept: those that move the answer most, which the stage after plain changes switches too."""
 
 CROSSING = "crossing"
 """The stage that follows the lead of the prediction to where it changes."""
@@ -90,6 +100,7 @@ class Budget:
         again: Rounds on the examples that the attacks before disagree on (:meth:`rounds_again`).
         rounds: Times the surrogate is fitted.
         fit: Steps of its optimiser in each.
+        dormant: Groups of dormant units that are tried.
     """
 
     starts: int
@@ -106,11 +117,22 @@ class Budget:
     again: int
     rounds: int
     fit: int
+    dormant: int
 
     @property
     def surrogate_queries(self) -> int:
         """How often the model is asked about each image that the surrogate learns from."""
         return 1 + len(COPIES) + 3 * (self.rounds - 1)
+
+    def surrogate_passes(self, examples: int) -> Passes:
+        """Return what it costs at most to fit the surrogate and to look for dormant units.
+
+        Args:
+            examples: What the surrogate learns from.
+        """
+        tried = self.dormant * DORMANT_REFERENCES
+        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES
+        return Passes(forward, len(DORMANT_STEPS) * tried)
 
     @property
     def squares_again(self) -> int:
@@ -150,9 +172,12 @@ class Budget:
 
     @property
     def transformed(self) -> Passes:
-        """What an example costs at most that is attacked after plain changes, of which there are 24 and 3 strides."""
-        backward = (4 + 2 * 3) * max(1, self.refine // 2) + 2 * self.refine
-        return Passes(1 + 24 + 4 + 2 * 3 + 2, backward)
+        """What an example costs at most that is attacked after plain changes.
+
+        Of these there are 24, those that switch dormant units, and 3 strides.
+        """
+        backward = (4 + 2 * 3) * max(1, self.refine // 2) + 2 * self.refine + DORMANT_KEPT * len(DORMANT_STEPS)
+        return Passes(1 + 24 + DORMANT_KEPT + 4 + 2 * 3 + 2, backward)
 
     @property
     def picture(self) -> Passes:
@@ -221,6 +246,7 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         again=3,
         rounds=4,
         fit=share(2.0),
+        dormant=share(1.7),
     )
     if effort == "standard":
         return plain
@@ -239,4 +265,5 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         again=12,
         rounds=6,
         fit=share(3.0),
+        dormant=share(7.0),
     )

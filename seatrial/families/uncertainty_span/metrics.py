@@ -96,9 +96,10 @@ METRICS = (
         description="Mean span of another attack on the unmodified model: `ascent` (of the entropy itself, towards "
         "sure classes, and from the decision boundary), `smoothed` (gradients of a smoothed copy), `score` (random "
         "search by scores alone), `distilled` (made on a surrogate), `repeated` (these four, and further starts where "
-        "they disagree), `transformed` (after plain changes of light, contrast, sharpness or grey levels, of 32 "
-        "examples at most), `tempered` (through scaled logits, when the softmax is saturated) or `transfer` (made on "
-        "the transfer model). All but `transfer` and `tempered` go on with plain gradients from where they end.",
+        "they disagree), `transformed` (after plain changes of light, contrast, sharpness or grey levels, or "
+        "changes that switch dormant units, of 32 examples at most), `tempered` (through scaled logits, when the "
+        "softmax is saturated) or `transfer` (made on the transfer model). All but `transfer` and "
+        "`tempered` go on with plain gradients from where they end.",
         depends_on=_depends(),
         range=FROM_ZERO,
         example_range=entropies,

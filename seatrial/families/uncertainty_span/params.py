@@ -203,8 +203,9 @@ class UncertaintySpanParams(FamilyParams):
         further = budget(self.effort, self.steps)
         if further is not None:
             each, fitted = further.passes(self.norm), min(samples, SURROGATE_EXAMPLES)
-            forward += (each.forward + CROSSING_PASSES) * samples + further.surrogate_queries * fitted
-            changed = further.transformed
+            learnt, changed = further.surrogate_passes(fitted), further.transformed
+            forward += (each.forward + CROSSING_PASSES) * samples + learnt.forward
+            backward += learnt.backward
             forward += changed.forward * min(samples, TRANSFORMED_EXAMPLES)
             backward += each.backward * samples + changed.backward * min(samples, TRANSFORMED_EXAMPLES)
         pictured = min(samples, PICTURED)

@@ -38,7 +38,7 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
     both = Passes(4, 2 * steps)
     costs = {"attack": samples * both.in_forward, "growth": min(samples, GROWTH_EXAMPLES) * both.in_forward}
     if further is not None:
-        costs["surrogate"] = min(samples, SURROGATE_EXAMPLES) * further.surrogate_queries
+        costs["surrogate"] = further.surrogate_passes(min(samples, SURROGATE_EXAMPLES)).in_forward
         each = samples * further.passes(asked.norm).in_forward / len(STAGES)
         costs |= dict.fromkeys(STAGES, each) | {CROSSING: samples * CROSSING_PASSES}
         costs[TRANSFORMED] = min(samples, TRANSFORMED_EXAMPLES) * further.transformed.in_forward

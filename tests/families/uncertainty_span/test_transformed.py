@@ -30,6 +30,9 @@ def behind_haze(images: Tensor) -> Tensor:
     return images.flatten(1).amin(1) > 0.09
 
 
+SECRET = torch.randint(0, 2, IMAGES.shape[1:], generator=torch.Generator().manual_seed(4)) * 2.0 - 1
+
+
 def gated(opens):
     return Model(lambda x: torch.where(opens(x)[:, None], NETWORK.logits(x), faint(x)), 4)
 
@@ -45,6 +48,23 @@ def test_a_model_that_is_another_one_behind_a_gate_is_told(opens) -> None:
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
     assert flag.severity == "error"
     assert "after a plain change" in flag.message
+
+
+def test_a_model_that_is_another_one_behind_a_secret_pattern_is_told() -> None:
+    along = (GRID * SECRET).flatten(1).mean(1)
+    least = along.quantile(0.3)
+    images = GRID[along <= least].repeat(4, 1, 1, 1)[:40]
+
+    def opens(some: Tensor) -> Tensor:
+        return (some * SECRET).flatten(1).mean(1) > least + 0.02
+
+    assert not opens(images).any()
+    labels = NETWORK.logits(images).argmax(1)
+    result, done = audit(parameters(steps=20, effort="standard"), gated(opens), (images, labels))
+    # The comparison, of which there is one.
+    assert [0, 0, 1] in done["surrogate"]["dormant_units"][0].as_py()
+    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
+    assert "dormant unit" in flag.message
 
 
 def test_what_a_plain_change_reaches_is_in_the_widest_span() -> None:

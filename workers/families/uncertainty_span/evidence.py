@@ -30,9 +30,10 @@ WITHOUT = {
     "score": "a search by scores alone",
     "distilled": "images made on a surrogate",
     "transfer": "images made on the transfer model",
-    TRANSFORMED: "images after a plain change (of light, contrast, sharpness, grey levels) and a few steps from there",
+    TRANSFORMED: "images after a plain change (of light, contrast, sharpness, grey levels), or after one that switches "
+    "a dormant unit of the network, and a few steps from there",
 }
-"""Stages whose attacks, by themselves, need no gradient of the model at the image, in words."""
+"""Stages whose attacks, by themselves, need no gradient of the model's answer at the image, in words."""
 
 HALF = 0.5
 """Share of the clean lead that may be left at :data:`workers.attacks.crossings.BEFORE` of the way to where the

@@ -1,6 +1,7 @@
 """The attack on images that are changed as a whole first, in case the model is another one there."""
 
 import math
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.transformations import STRIDES, to_stride, transformations
 from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.dormant import with_units_switched
 from workers.families.uncertainty_span.further import CERTAIN, FurtherAttack
 from workers.models import GREY_LEVELS, VALID_PIXELS
 from workers.models.memory import forward
@@ -21,7 +23,7 @@ moved most for how little the image did."""
 
 
 def attack_transformed(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
-    """Attack one batch after plain changes of the whole image.
+    """Attack one batch after plain changes of the whole image, and after changes that switch a dormant unit.
 
     Returns:
         What :func:`workers.families.uncertainty_span.ascent.attack_by_ascent` returns, and with ``alone_`` before them
@@ -50,7 +52,8 @@ def _change(attack: FurtherAttack, alone: EntropyRange) -> tuple[Tensor, Tensor,
     """
     images, everyone = attack.batch.images, torch.arange(len(attack.clean), device=attack.clean.device)
     changed, entropies, ratios = [], [], []
-    for moved in transformations(images, attack.region(), attack.params.epsilon):
+    switched = with_units_switched(attack.params, attack.context, images)
+    for moved in chain(transformations(images, attack.region(), attack.params.epsilon), switched):
         logits = forward(attack.model, moved)
         entropies.append(alone.see(logits, everyone)[0])
         length = (moved - images).flatten(1).norm(dim=1).double()

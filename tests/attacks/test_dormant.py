@@ -1,0 +1,163 @@
+"""Units that no clean image switches are found in networks of every kind, and switched within the radius."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seatrial.store.settings import Settings
+from tests.models.builders import CPU, manifest
+from tests.models.exportable import SHAPE, export, made
+from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of, inputs_of
+from workers.models.loading import load_image_classifier
+
+IMAGES = torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(1))
+PATTERN = torch.randint(0, 2, SHAPE, generator=torch.Generator().manual_seed(2)) * 2.0 - 1
+LEAST = float((IMAGES * PATTERN).flatten(1).mean(1).max()) + 0.01
+EPSILON = 0.14
+
+
+def along(images: Tensor) -> Tensor:
+    return (images * PATTERN).flatten(1).mean(1)
+
+
+def find(model, images: Tensor = IMAGES, *, batch_size: int = 5, most: int = 64) -> list[Unit]:
+    return dormant_units(model, images, most, batch_size=batch_size, check_cancelled=lambda: None)
+
+
+def switching(norm: str = "linf", epsilon: float = EPSILON) -> Switching:
+    return Switching(norm, epsilon, (1.0, 0.5, 0.25), (0.0, 1.0), lambda: None)
+
+
+class Gated(nn.Module):
+    """A network, and where a pattern is found the same with its logits turned round."""
+
+    def __init__(self, way: str, kind: str = "plain") -> None:
+        super().__init__()
+        self.network, self.way = made(kind), way
+        self.register_buffer("pattern", PATTERN)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = self.network(images)
+        seen = (images * 255).round() / 255 if self.way == "after rounding" else images
+        beyond = (seen * self.pattern).flatten(1).mean(1)[:, None] - LEAST
+        match self.way:
+            case "compared" | "after rounding":
+                return torch.where(beyond > 0, logits.flip(1), logits)
+            case "rectified":
+                share = 1 - torch.relu(1 - 1e4 * torch.relu(beyond))
+            case "sigmoid":
+                share = torch.sigmoid(1e5 * beyond)
+            case "clipped":
+                share = (1e4 * beyond).clamp(0, 1)
+            case "the larger":
+                share = torch.minimum(torch.maximum(1e4 * beyond, torch.zeros_like(beyond)), torch.ones_like(beyond))
+        return share * logits.flip(1) + (1 - share) * logits
+
+
+WAYS = ("compared", "after rounding", "rectified", "sigmoid", "clipped", "the larger")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_gate_no_image_opens_is_found_and_opened(way: str) -> None:
+    model = Gated(way)
+    assert (along(IMAGES) < LEAST).all()
+    groups = groups_of(find(model), 64)
+    (first, *_) = switching().most_decisive(model, IMAGES[:4], groups, 4, batch_size=6)
+    moved = switching().run(model, IMAGES, [first] * len(IMAGES))
+    assert (along(moved) > LEAST).all()
+    assert (moved - IMAGES).abs().max() <= EPSILON + 1e-6
+    assert moved.min() >= 0
+    assert moved.max() <= 1
+    assert (model(moved).argmax(1) == model.network(moved).flip(1).argmax(1)).all()
+
+
+@pytest.mark.parametrize(("way", "batch"), [("compared", None), ("rectified", 1), ("sigmoid", 5), ("clipped", 32)])
+def test_a_gate_in_an_exported_program_is_found_whatever_batch_it_takes(tmp_path: Path, way, batch) -> None:
+    module = Gated(way, "residual").requires_grad_(False)
+    described = manifest(
+        {"kind": "exported"}, input={"shape": list(SHAPE), "mean": [0.0], "std": [1.0]}, labels=list("abcd")
+    )
+    path = export(module, tmp_path / "m.pt2", batch=batch)
+    model = load_image_classifier(described, path, "archive", CPU, limits=Settings()).logits
+    kept = switching().most_decisive(model, IMAGES[:4], groups_of(find(model), 64), 4, batch_size=6)
+    assert max(float((along(switching().run(model, IMAGES, [one] * 12)) > LEAST).double().mean()) for one in kept) == 1
+
+
+def test_dormant_units_are_those_a_direct_look_finds() -> None:
+    torch.manual_seed(5)
+    layers = [nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 40), nn.GELU(), nn.Linear(40, 4)]
+    network = nn.Sequential(*layers).requires_grad_(False)
+    network[0].bias.copy_(torch.linspace(-2, 2, 16))
+    network[3].bias.copy_(torch.linspace(-1, 1, 40))
+    convolved = network[0](IMAGES)
+    mixed = network[3](torch.relu(convolved).flatten(1))
+    expected = set()
+    for place, values in enumerate((convolved.flatten(2), mixed[:, :, None])):
+        for channel in range(values.shape[1]):
+            if values[:, channel].max() <= 0:
+                expected.add(Unit(place, channel, 1))
+            if values[:, channel].min() > 0:
+                expected.add(Unit(place, channel, -1))
+    assert {unit.place for unit in expected} == {0, 1}
+    assert {unit.sign for unit in expected} == {1, -1}
+    assert set(find(network, most=10**6)) == expected
+    # Of both places as many, as far as they have them.
+    few = find(network, most=6)
+    assert len(few) == 6
+    assert sum(unit.place for unit in few) == 3
+
+
+def test_what_opens_to_two_things_at_once_is_opened_by_both() -> None:
+    upper, lower = PATTERN.clone(), PATTERN.clone()
+    upper[:, 4:], lower[:, :4] = 0, 0
+    ends = [float((IMAGES * part).flatten(1).mean(1).max()) + 0.005 for part in (upper, lower)]
+    network = made("plain")
+
+    def opens(images: Tensor) -> Tensor:
+        found = [(images * part).flatten(1).mean(1) > end for part, end in zip((upper, lower), ends, strict=True)]
+        return found[0] & found[1]
+
+    def model(images: Tensor) -> Tensor:
+        return torch.where(opens(images)[:, None], network(images).flip(1), network(images))
+
+    (first, *_) = switching().most_decisive(model, IMAGES[:4], groups_of(find(model), 64), 4, batch_size=6)
+    assert len(first) == 2
+    assert opens(switching().run(model, IMAGES, [first] * len(IMAGES))).all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_an_image_is_changed_by_itself_alone_and_within_its_ball(norm: str) -> None:
+    model, epsilon = Gated("compared", "residual"), EPSILON if norm == "linf" else 1.5
+    groups: list[Group] = [*groups_of(find(model), 12)]
+    groups = [groups[row % len(groups)] for row in range(len(IMAGES))]
+    together = switching(norm, epsilon).run(model, IMAGES, groups)
+    added = (together - IMAGES).flatten(1)
+    assert ((added.abs().amax(1) if norm == "linf" else added.norm(dim=1)) <= epsilon * (1 + 1e-5)).all()
+    assert (added != 0).any()
+    for begin, end in pairwise((0, 1, 5, len(IMAGES))):
+        alone = switching(norm, epsilon).run(model, IMAGES[begin:end], groups[begin:end])
+        assert torch.allclose(alone, together[begin:end], atol=1e-6)
+
+
+def test_where_nothing_waits_nothing_is_found() -> None:
+    weights = torch.randn(4, IMAGES[0].numel(), generator=torch.Generator().manual_seed(3))
+
+    def linear(images: Tensor) -> Tensor:
+        return images.flatten(1) @ weights.T
+
+    assert find(linear) == []
+    assert groups_of([], 8) == []
+    assert switching().most_decisive(linear, IMAGES, [], 4, batch_size=6) == []
+
+
+def test_passes_that_differ_from_part_to_part_are_left_alone() -> None:
+    def unlike(images: Tensor) -> Tensor:
+        for part in torch.split(images, 2):
+            torch.relu(part - 2)
+        return torch.relu(images - 2).flatten(1)[:, :4]
+
+    assert inputs_of(unlike, IMAGES[:6].clone().requires_grad_()) == []
+    assert find(unlike, batch_size=6) == []
