@@ -1,6 +1,7 @@
-"""``seatrial audit delete``, ``models delete``, ``datasets delete``, ``tombstones`` and ``sweep``."""
+"""``seatrial audit delete``, ``models delete``, ``datasets delete``, ``harden delete``, ``tombstones``, ``sweep``."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,10 +37,23 @@ def deleting(kind: str, what_goes_along: str) -> click.Command:
     return delete
 
 
+@click.command("delete")
+@click.argument("hardening_id")
+@with_client
+def delete_hardening(client: Client, /, hardening_id: str) -> None:
+    """Delete a hardening that has ended, for ever; the version it made, its audits and a tombstone stay.
+
+    Needs a key of scope admin.
+    """
+    gone = client.delete_hardening(hardening_id)
+    echo_line(f"{gone.subject} ({gone.name}) is deleted: seatrial tombstones show {gone.subject}")
+
+
 def and_along(gone: TombstoneRead) -> str:
-    """Return how many audits were deleted along with something, as the end of a clause."""
-    number = len(gone.along)
-    return f", and {number:,} {'audit' if number == 1 else 'audits'} along with it" if number else ""
+    """Return how many audits and hardenings were deleted along with something, as the end of a clause."""
+    kinds = Counter("hardening" if one.startswith("hrd_") else "audit" for one in gone.along)
+    told = [f"{number:,} {kind}{'' if number == 1 else 's'}" for kind, number in sorted(kinds.items())]
+    return f", and {' and '.join(told)} along with it" if told else ""
 
 
 @click.group()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import click
 
 from app.cli.choices import Choice
+from app.cli.deletions import delete_hardening
 from app.cli.exits import OF_VERDICT, Exit, ending_as_documented, exit_table
 from app.cli.gate_files import is_file, read_gate_file
 from app.cli.progress import say
@@ -146,6 +147,9 @@ def cancel(client: Client, hardening_id: str) -> None:
 def retry(client: Client, hardening_id: str) -> None:
     """Retry what failed: the training, or the audits; no training that succeeded is repeated."""
     echo_line(client.retry_hardening(hardening_id).state)
+
+
+harden.add_command(delete_hardening)
 
 
 def described(options: Mapping[str, Any]) -> dict[str, Any]:

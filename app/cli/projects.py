@@ -75,6 +75,7 @@ _DAYS = click.IntRange(0, 36_500)
 @click.argument("name")
 @click.option("--audits", type=_DAYS, help="Days audits are kept from their end; 0: for ever.")
 @click.option("--attested-audits", type=_DAYS, help="The same, of audits whose verdict is attested.")
+@click.option("--hardenings", type=_DAYS, help="Days hardenings are kept from their end.")
 @click.option("--models", type=_DAYS, help="Days models are kept that no audit uses.")
 @click.option("--datasets", type=_DAYS, help="Days datasets are kept that no audit uses.")
 @_HOME
@@ -82,7 +83,7 @@ def keep(name: str, home: Path | None, **days: int | None) -> None:
     """Set for how many days the project NAME keeps things; what is not given stays. Baselines are kept in any case."""
     given = {kind: value or None for kind, value in days.items() if value is not None}
     if not given:
-        raise click.UsageError("give --audits, --attested-audits, --models or --datasets")
+        raise click.UsageError("give --audits, --attested-audits, --hardenings, --models or --datasets")
     _change(name, home, ProjectChange(retention=Retention(**given)))
 
 

@@ -7,18 +7,22 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
 from starlette.responses import RedirectResponse
 
+from app.access.principal import author_of
 from app.comparisons.differences import trend_of
 from app.console import curves, repository
 from app.console.following import follow
 from app.console.pages import STATE_WORDS, duration, fragment, page
 from app.console.paging import paged
-from app.console.viewer import ConsoleRoute, Reader, Runner
+from app.console.viewer import Admin, ConsoleRoute, Reader, Runner
+from app.deletions.service import delete, missing
 from app.hardenings import repository as stored
 from app.hardenings import service as hardenings
 from app.hardenings.report import ReportFormat, flags_of, judgement_of
-from app.hardenings.routes import HardeningId, read_hardening_report
+from app.hardenings.routes import read_hardening_report
 from app.models.routes import read_model_weights
+from app.web.identifiers import HardeningId
 from app.web.pagination import decode_cursor
+from app.web.problems import NotFoundError
 from app.web.services import Service
 from seatrial.contracts.hardenings import HardeningRead
 from seatrial.contracts.states import TERMINAL
@@ -29,6 +33,7 @@ PER_PAGE = 25
 DONE = {
     "cancelled": "Cancelling: the training stops at its next step, its audits with it.",
     "retried": "What failed is run again.",
+    "deleted": "The hardening is deleted; the version it made and its audits are kept.",
 }
 _ACCURACIES = {"accuracy": "clean accuracy", "attacked_accuracy": "under the method's attack"}
 _LOSSES = {"train_loss": "training loss", "loss": "validation, cross-entropy in nats"}
@@ -72,7 +77,7 @@ class Shown:
 
 
 @router.get("/hardenings")
-def list_hardenings(request: Request, viewer: Reader, services: Service, cursor: str = "") -> Response:
+def list_hardenings(request: Request, viewer: Reader, services: Service, cursor: str = "", done: str = "") -> Response:
     """List hardenings, newest first."""
     before = decode_cursor(cursor, "hrd") if cursor else None
     with services.database.read() as session:
@@ -87,6 +92,7 @@ def list_hardenings(request: Request, viewer: Reader, services: Service, cursor:
         request,
         "hardenings.html",
         title="Hardenings",
+        done=DONE.get(done),
         names=names,
         **paged(rows, "/hardenings", per_page=PER_PAGE, is_first=not cursor),
     )
@@ -145,8 +151,10 @@ def download_weights(hardening_id: HardeningId, viewer: Reader, services: Servic
     """Download the weights of the new version."""
     with services.database.read() as session:
         row = stored.find(session, viewer.project_id, hardening_id)
-    if row is None or row.hardened_id is None:
-        raise hardenings.not_found(hardening_id)
+        if row is None:
+            raise missing(session, viewer.project_id, hardening_id, "hardening")
+    if row.hardened_id is None:
+        raise NotFoundError(f"Hardening {hardening_id} has made no version.")
     return read_model_weights(row.hardened_id, viewer.principal, services)
 
 
@@ -162,6 +170,14 @@ def retry_hardening(hardening_id: HardeningId, viewer: Runner, services: Service
     """Retry what failed."""
     hardenings.retry(services, viewer.project_id, hardening_id)
     return RedirectResponse(f"/hardenings/{hardening_id}?done=retried", status_code=303)
+
+
+@router.post("/hardenings/{hardening_id}/delete")
+def delete_hardening(request: Request, hardening_id: HardeningId, viewer: Admin, services: Service) -> Response:
+    """Delete a hardening that has ended."""
+    author = author_of(viewer.principal, request)
+    delete(services, viewer.project_id, hardening_id, "hardening", author, cascade=False)
+    return RedirectResponse("/hardenings?done=deleted", status_code=303)
 
 
 def _shown(session: Session, project_id: str, hardening_id: str) -> Shown:

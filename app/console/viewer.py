@@ -55,6 +55,11 @@ class Viewer:
         """Whether buttons that change something are shown, and work."""
         return self.principal.may("run")
 
+    @property
+    def may_administer(self) -> bool:
+        """Whether buttons that delete something are shown, and work."""
+        return self.principal.may("admin")
+
 
 def requires(scope: ScopeName) -> Callable[[Request, Service], Viewer]:
     """Return a dependency that lets a viewer with ``scope`` through."""

@@ -1,4 +1,4 @@
-"""Routes of deletions: of audits, models and datasets, and of what stays of them."""
+"""Routes of deletions: of audits, models, datasets and hardenings, and of what stays of them."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.access.principal import Admin, Reader, author_of
 from app.deletions import repository, service
-from app.web.identifiers import ID, AuditId, DatasetId, ModelId
+from app.web.identifiers import ID, AuditId, DatasetId, HardeningId, ModelId
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
 from app.web.services import Service
@@ -69,6 +69,22 @@ def delete_dataset(
     """Delete a dataset. One that audits ran on, or name in a check, is a 409 that lists them."""
     author = author_of(principal, request)
     return service.delete(services, principal.project_id, dataset_id, "dataset", author, cascade=cascade)
+
+
+@router.delete(
+    "/hardenings/{hardening_id}",
+    response_model=TombstoneRead,
+    responses=raises(404, 409, 422),
+    summary="Delete a hardening",
+)
+def delete_hardening(request: Request, hardening_id: HardeningId, principal: Admin, services: Service) -> TombstoneRead:
+    """Delete a hardening that has ended, with its curves and events. One that a plan waits for is a 409.
+
+    The version it made and the pair of audits stay, to be deleted as others are; a tombstone tells what was asked and
+    what it was worth. Deleting twice is the same as once.
+    """
+    author = author_of(principal, request)
+    return service.delete(services, principal.project_id, hardening_id, "hardening", author, cascade=False)
 
 
 @router.get(

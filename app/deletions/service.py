@@ -34,7 +34,7 @@ class StillUsedError(ConflictError):
 def delete(
     services: Services, project_id: str, subject_id: str, kind: str, author: Author, *, cascade: bool
 ) -> TombstoneRead:
-    """Delete an audit, a model or a dataset; deleting twice is the same as once.
+    """Delete an audit, a model, a dataset or a hardening; deleting twice is the same as once.
 
     Raises:
         NotFoundError: The project never had one of that id.
@@ -63,8 +63,8 @@ def _still_used(subject_id: str, kind: str, error: InUseError) -> StillUsedError
     hint = (
         "What runs or is waited for is never deleted."
         if must_end
-        else "With cascade (`?cascade=true`, `--cascade`) its audits are deleted too, and baselines taken away; "
-        "attestations stay in the tombstone."
+        else "With cascade (`?cascade=true`, `--cascade`) its audits and the hardenings about it are deleted too, and "
+        "baselines taken away; attestations stay in the tombstone."
     )
     used_by = f"{first.id} {first.detail}{others}" if first.id != subject_id else f"it {first.detail}{others}"
     return StillUsedError(

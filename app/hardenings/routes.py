@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from app.access.authenticator import Authenticator
@@ -18,7 +18,7 @@ from app.reports.routes import report_page
 from app.web.bodies import accepts, json_body
 from app.web.heads import Stream
 from app.web.idempotency import IdempotencyKey
-from app.web.identifiers import ID, OfModel
+from app.web.identifiers import HardeningId, OfModel
 from app.web.pagination import Page, PageRequest, page_request, page_response
 from app.web.problems import raises
 from app.web.services import Service
@@ -34,7 +34,6 @@ from seatrial.contracts.states import RunState
 
 router = APIRouter(prefix="/v1/hardenings", tags=["hardenings"], responses=raises(401, 403))
 
-HardeningId = Annotated[str, Path(pattern=ID, description="Id of the hardening.", examples=["hrd_..."])]
 Submitted = Annotated[HardeningCreate, Depends(json_body(HardeningCreate))]
 EXAMPLES: dict[str, Any] = {
     "Train on attacked images and audit both versions": {

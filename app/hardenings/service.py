@@ -5,11 +5,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits.events import Look
+from app.deletions.service import missing
 from app.hardenings import repository
 from app.hardenings.submitting import add_hardening, look_up
 from app.web.idempotency import Answer, fingerprint, once
-from app.web.identifiers import no_such
-from app.web.problems import ConflictError, NotFoundError
+from app.web.problems import ConflictError
 from app.web.services import Services
 from seatrial.contracts.hardenings import HardeningCreate, HardeningRead, HardeningSummary
 from seatrial.contracts.states import TERMINAL
@@ -47,11 +47,6 @@ def submit(services: Services, project_id: str, request: HardeningCreate, key: s
     return answer, is_replay
 
 
-def not_found(hardening_id: str) -> NotFoundError:
-    """Return the answer for an id the project does not have."""
-    return NotFoundError(no_such("hardening", hardening_id))
-
-
 def read_hardening(session: Session, project_id: str, hardening_id: str) -> dict[str, Any]:
     """Return a hardening as JSON.
 
@@ -60,7 +55,7 @@ def read_hardening(session: Session, project_id: str, hardening_id: str) -> dict
     """
     row = repository.find(session, project_id, hardening_id)
     if row is None:
-        raise not_found(hardening_id)
+        raise missing(session, project_id, hardening_id, "hardening")
     outcome = row.outcome or {}
     more = {
         "params": {name: value for name, value in row.params.items() if name != "method"},
@@ -99,8 +94,8 @@ def read_events(database: Database, project_id: str, hardening_id: str, after: i
     """
     with database.read() as session:
         read = repository.list_events(session, project_id, hardening_id, after=min(after, MAX_SEQ), limit=BATCH)
-    if read is None:
-        raise not_found(hardening_id)
+        if read is None:
+            raise missing(session, project_id, hardening_id, "hardening")
     row, events = read
     position = events[-1].seq if events else min(after, row.event_seq)
     return Look(events, position, row.state in TERMINAL and position >= row.event_seq)

@@ -338,6 +338,8 @@ def spent_daily_s(session: Session, project_id: str) -> float:
         own = (table.project_id == project_id, table.created_at > since)
         spent += float(session.scalar(select(func.coalesce(func.sum(table.estimated_s), 0.0)).where(*own)) or 0.0)
     deleted = select(TombstoneRow.details).where(
-        TombstoneRow.project_id == project_id, TombstoneRow.kind == "audit", TombstoneRow.created_at > since
+        TombstoneRow.project_id == project_id,
+        TombstoneRow.kind.in_(("audit", "hardening")),
+        TombstoneRow.created_at > since,
     )
     return spent + sum(details["estimated_s"] or 0.0 for details in session.scalars(deleted))

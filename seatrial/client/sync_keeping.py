@@ -33,6 +33,10 @@ class Keeping(Session):
         """Delete a dataset, with ``cascade`` along with its audits, and return what stays of it."""
         return self._delete("datasets", dataset_id, cascade)
 
+    def delete_hardening(self, hardening_id: str | Stored) -> TombstoneRead:
+        """Delete a hardening that has ended and return what stays of it; its audits and its version are kept."""
+        return self._delete("hardenings", hardening_id, cascade=False)
+
     def _delete(self, room: str, subject_id: str | Stored, cascade: bool) -> TombstoneRead:
         params = {"cascade": "true"} if cascade else {}
         return self._ask(Request("DELETE", f"/v1/{room}/{path_part(subject_id)}", params=params), TombstoneRead)

@@ -23,6 +23,10 @@ class Retention(Request):
         description="Audits whose verdict is attested, from their end; the attestation stays in the tombstone. "
         "Baselines stay.",
     )
+    hardenings: KeepDays | None = Field(
+        default=None,
+        description="Hardenings, from their end; the version that was made and its audits are kept as others are.",
+    )
     models: KeepDays | None = Field(
         default=None, description="Models that no audit measured or names, from when they were stored."
     )

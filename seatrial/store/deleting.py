@@ -1,4 +1,4 @@
-"""Deleting audits, models and datasets: whole, at once, and nothing that runs or that somebody waits for.
+"""Deleting audits, models, datasets and hardenings: whole, at once, and nothing that runs or somebody waits for.
 
 All of it is one transaction: the rows go, with what belongs to them, their files are released
 (:mod:`seatrial.store.releasing`) and a tombstone is left. Killed at any moment, all of it has happened or nothing.
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, String, cast, delete, or_, select
+from sqlalchemy import ColumnElement, String, cast, delete, false, or_, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import TERMINAL, ModelState
@@ -36,8 +36,8 @@ MOST_ALONG = 500
 
 UseKind = Literal["audit", "baseline", "attestation", "plan", "hardening", "worker"]
 
-Deletable = AuditRow | ModelRow | DatasetRow
-_TABLES: dict[str, type[Deletable]] = {"aud": AuditRow, "mdl": ModelRow, "dat": DatasetRow}
+Deletable = AuditRow | ModelRow | DatasetRow | HardeningRow
+_TABLES: dict[str, type[Deletable]] = {"aud": AuditRow, "mdl": ModelRow, "dat": DatasetRow, "hrd": HardeningRow}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class InUseError(Exception):
 def delete_one(
     session: Session, project_id: str, subject_id: str, author: Author, *, cascade: bool = False
 ) -> list[TombstoneRow]:
-    """Delete an audit, a model or a dataset and return the tombstones, its own first.
+    """Delete an audit, a model, a dataset or a hardening and return the tombstones, its own first.
 
     Args:
         session: An open write transaction.
@@ -80,7 +80,8 @@ def delete_one(
         subject_id: What is deleted.
         author: Who wants it.
         cascade: Whether what uses it, and has ended, goes along: of a model and a dataset their audits, of an audit
-            its baselines. Attestations go from the table into the tombstone either way.
+            its baselines, of all three the hardenings that name them. Attestations go from the table into the
+            tombstone either way.
 
     Raises:
         NotThereError: The project has none of that id.
@@ -89,9 +90,9 @@ def delete_one(
     row = _lock(session, project_id, subject_id)
     if row is None:
         raise NotThereError(subject_id)
-    along: list[AuditRow] = []
+    along: list[AuditRow | HardeningRow] = []
     uses = list(_uses(session, row))
-    if not isinstance(row, AuditRow):
+    if isinstance(row, ModelRow | DatasetRow):
         # In order: two that delete at once wait for each other, never in a circle.
         for audit_id in _audits_with(session, row)[: MOST_ALONG + 1]:
             audit = _lock(session, project_id, audit_id)
@@ -103,8 +104,10 @@ def delete_one(
             raise InUseError([Use("audit", along[0].id, more, must_end=True)])
     if refused := [use for use in uses if use.must_end or not cascade]:
         raise InUseError(refused)
+    # They go first: they name the others.
+    along = [*_hardenings_of(session, row, *along), *along]
     tombstones = [tombstone_of(session, row, author.actor, None)]
-    tombstones += [tombstone_of(session, audit, author.actor, row.id) for audit in along]
+    tombstones += [tombstone_of(session, one, author.actor, row.id) for one in along]
     for gone in (*along, row):
         _delete_rows(session, gone)
     session.add_all(tombstones)
@@ -130,12 +133,14 @@ def _uses(session: Session, row: Deletable) -> Iterable[Use]:
     if isinstance(row, ModelRow) and row.state == ModelState.CHECKING:
         yield Use("worker", row.id, "is being checked: cancel its check first", must_end=True)
     yield from _plans(session, row)
+    if isinstance(row, AuditRow | HardeningRow) and row.state not in TERMINAL:
+        yield Use("worker", row.id, f"is {row.state}: cancel it, or wait for its end", must_end=True)
+    if isinstance(row, HardeningRow):
+        return
     yield from _hardenings(session, row)
     if not isinstance(row, AuditRow):
         return
-    if row.state not in TERMINAL:
-        yield Use("worker", row.id, f"is {row.state}: cancel it, or wait for its end", must_end=True)
-    elif row.policy is not None and row.verdict is None:
+    if row.state in TERMINAL and row.policy is not None and row.verdict is None:
         yield Use("worker", row.id, "is being judged: wait for its verdict", must_end=True)
     waiting = select(AuditRow.id).where(
         AuditRow.project_id == row.project_id,
@@ -155,11 +160,16 @@ def _uses(session: Session, row: Deletable) -> Iterable[Use]:
 
 def _hardenings(session: Session, row: Deletable) -> Iterable[Use]:
     """Yield the hardenings that name a row: those that have not ended must, others go along."""
-    for hardening_id, state in session.execute(
-        select(HardeningRow.id, HardeningRow.state).where(_names(row)).order_by(HardeningRow.id)
-    ):
-        must_end = state not in TERMINAL
-        yield Use("hardening", hardening_id, "names it and has not ended" if must_end else "is about it", must_end)
+    for one in _hardenings_of(session, row):
+        must_end = one.state not in TERMINAL
+        yield Use("hardening", one.id, "names it and has not ended" if must_end else "is about it", must_end)
+
+
+def _hardenings_of(session: Session, *rows: Deletable) -> Sequence[HardeningRow]:
+    """Return the hardenings that name any of some rows, held: none is retried before they are gone."""
+    named = [_names(row) for row in rows if not isinstance(row, HardeningRow)]
+    query = select(HardeningRow).where(or_(false(), *named)).order_by(HardeningRow.id).with_for_update()
+    return session.scalars(query, execution_options={"populate_existing": True}).all()
 
 
 def _names(row: Deletable) -> ColumnElement[bool]:
@@ -171,6 +181,8 @@ def _names(row: Deletable) -> ColumnElement[bool]:
             columns = [HardeningRow.dataset_id, HardeningRow.validation_id, HardeningRow.audited_id]
         case AuditRow():
             columns = [HardeningRow.audit_before, HardeningRow.audit_after]
+        case HardeningRow():
+            columns = [HardeningRow.id]
     return or_(*(column == row.id for column in columns))
 
 
@@ -202,9 +214,13 @@ def _audits_with(session: Session, row: ModelRow | DatasetRow) -> Sequence[str]:
     return session.scalars(query.order_by(AuditRow.id)).all()
 
 
+_TRAINED = ("digest", "weights_digest")
+"""Files of a hardening's outcome."""
+
+
 def _delete_rows(session: Session, row: Deletable) -> None:
     """Delete a row with all that belongs to it, and release its files."""
-    digests: set[str] = set() if isinstance(row, AuditRow) else {row.digest}
+    digests: set[str] = {row.digest} if isinstance(row, ModelRow | DatasetRow) else set()
     if isinstance(row, ModelRow) and row.weights_digest is not None:
         digests.add(row.weights_digest)
     if isinstance(row, AuditRow):
@@ -218,12 +234,12 @@ def _delete_rows(session: Session, row: Deletable) -> None:
                 discard(session, shard.saved_digest)
         for figures in session.scalars(select(CheckRow.figures).where(CheckRow.audit_id == row.id)):
             digests |= set((figures or {}).values())
+    if isinstance(row, HardeningRow):
+        if row.saved_digest is not None:
+            discard(session, row.saved_digest)
+        # What was trained, where no version of the model was made of it.
+        digests |= {str(value) for name, value in (row.outcome or {}).items() if name in _TRAINED and value}
     session.execute(delete(TagRow).where(TagRow.subject_id == row.id))
-    for saved in session.scalars(
-        select(HardeningRow.saved_digest).where(_names(row), HardeningRow.saved_digest.is_not(None))
-    ):
-        discard(session, saved)
-    session.execute(delete(HardeningRow).where(_names(row)).execution_options(synchronize_session=False))
     # Checks, stages, shards, events, judgements, attestations and baselines go by their foreign keys.
     table: Any = type(row)
     session.execute(delete(table).where(table.id == row.id).execution_options(synchronize_session=False))

@@ -16,6 +16,7 @@ from seatrial.store.tables import (
     AuditRow,
     BaselineRow,
     DatasetRow,
+    HardeningRow,
     ModelRow,
     RetentionRow,
 )
@@ -23,9 +24,9 @@ from seatrial.store.tables.base import utc_now
 
 log = logging.getLogger(__name__)
 
-KeptKind = Literal["audits", "attested_audits", "models", "datasets"]
+KeptKind = Literal["hardenings", "audits", "attested_audits", "models", "datasets"]
 KINDS: tuple[KeptKind, ...] = get_args(KeptKind)
-"""In the order they are deleted in: what audits use is free once they are gone."""
+"""In the order they are deleted in: what hardenings and audits use is free once they are gone."""
 
 _AT_ONCE = 200
 
@@ -33,13 +34,14 @@ _AT_ONCE = 200
 def apply_retention(database: Database, *, now: datetime | None = None) -> int:
     """Delete what projects keep no longer, each in a transaction of its own, and return how much that was.
 
-    An audit counts from its end, a model or dataset from when it was stored; one that some audit uses stays, whatever
-    its age. What a baseline names, or anything waits for, stays. Safe in several processes at once.
+    An audit or a hardening counts from its end, a model or dataset from when it was stored; one that some audit uses
+    stays, whatever its age. What a baseline names, or anything waits for, stays. Safe in several processes at once.
     """
     with database.read() as session:
         told = session.execute(select(RetentionRow.project_id, RetentionRow.kind, RetentionRow.keep_days)).all()
     gone = 0
-    for row in sorted(told, key=lambda row: KINDS.index(row.kind)):
+    # Another version may keep kinds that this one does not know.
+    for row in sorted((row for row in told if row.kind in KINDS), key=lambda row: KINDS.index(row.kind)):
         before = (now or utc_now()) - timedelta(days=row.keep_days)
         gone += _delete_old(database, row.project_id, row.kind, before)
     return gone
@@ -74,7 +76,8 @@ def _is_baseline(session: Session, audit_id: str) -> bool:
 
 
 def _old(kind: KeptKind, project_id: str, before: datetime, after: str) -> Select[Any]:
-    table: Any = {"models": ModelRow, "datasets": DatasetRow}.get(kind, AuditRow)
+    tables = {"models": ModelRow, "datasets": DatasetRow, "hardenings": HardeningRow}
+    table: Any = tables.get(kind, AuditRow)
     query = select(table.id).where(table.project_id == project_id, table.id > after)
     if table is AuditRow:
         query = query.where(AuditRow.state.in_(TERMINAL), AuditRow.finished_at < before)
@@ -82,6 +85,8 @@ def _old(kind: KeptKind, project_id: str, before: datetime, after: str) -> Selec
         attested = AttestationRow.judgement_id.is_not(None)
         is_attested = select(AttestationRow.id).where(AttestationRow.audit_id == AuditRow.id, attested).exists()
         query = query.where(~is_baseline, is_attested if kind == "attested_audits" else ~is_attested)
+    elif table is HardeningRow:
+        query = query.where(HardeningRow.state.in_(TERMINAL), HardeningRow.finished_at < before)
     else:
         query = query.where(table.created_at < before, ~_is_measured(table))
         if table is ModelRow:

@@ -1,7 +1,8 @@
 """What stays of what was deleted: enough to tell what it was, and everything that was signed about it.
 
 A tombstone of an audit holds what was asked, of which bytes, how it ended, its verdicts and its attestations, the
-pre-registration among them, as they were given out. So a failing audit that is deleted and asked again is still counted
+pre-registration among them, as they were given out. That of a hardening holds what was asked, of which bytes, and what
+it was worth. So a failing audit that is deleted and asked again is still counted
 among the tries, and whoever holds an attestation finds the same bytes here.
 """
 
@@ -21,6 +22,7 @@ from seatrial.store.tables import (
     BaselineRow,
     CheckRow,
     DatasetRow,
+    HardeningRow,
     JudgementRow,
     ModelRow,
     TombstoneRow,
@@ -28,12 +30,15 @@ from seatrial.store.tables import (
 
 
 def tombstone_of(
-    session: Session, row: AuditRow | ModelRow | DatasetRow, actor: str, along: str | None
+    session: Session, row: AuditRow | ModelRow | DatasetRow | HardeningRow, actor: str, along: str | None
 ) -> TombstoneRow:
     """Return the tombstone of what is about to be deleted, not yet stored."""
     if isinstance(row, AuditRow):
         kind, details = "audit", _audit_details(session, row)
-        name = " ".join(details["model"][part] for part in ("name", "version"))
+        name = _name_of(details["model"])
+    elif isinstance(row, HardeningRow):
+        kind, details = "hardening", _hardening_details(session, row)
+        name = _name_of(details["model"])
     else:
         kind = "model" if isinstance(row, ModelRow) else "dataset"
         name, details = f"{row.name} {row.version}", _upload_details(row)
@@ -62,6 +67,23 @@ def _upload_details(row: ModelRow | DatasetRow) -> dict[str, Any]:
     if isinstance(row, ModelRow):
         details |= {"state": row.state, "problem": row.problem}
     return details
+
+
+def _hardening_details(session: Session, row: HardeningRow) -> dict[str, Any]:
+    columns = ("method", "params", "seed", "spec", "state", "stage", "verdict", "result", "error", "estimated_s")
+    hardened = None if row.hardened_id is None else session.get_one(ModelRow, row.hardened_id)
+    datasets = {"dataset": row.dataset_id, "validation": row.validation_id, "audited": row.audited_id}
+    return {
+        "model": _named(session.get_one(ModelRow, row.model_id)),
+        "hardened": None if hardened is None else _named(hardened),
+        **{name: one and _named(session.get_one(DatasetRow, one)) for name, one in datasets.items()},
+        **{name: getattr(row, name) for name in columns},
+        "outcome": row.outcome,
+        "seconds": row.seconds,
+        "audit_before": row.audit_before,
+        "audit_after": row.audit_after,
+        "finished_at": _told(row.finished_at),
+    }
 
 
 def _audit_details(session: Session, audit: AuditRow) -> dict[str, Any]:
@@ -115,6 +137,10 @@ def _audit_details(session: Session, audit: AuditRow) -> dict[str, Any]:
             for one in baselines
         ],
     }
+
+
+def _name_of(model: dict[str, Any]) -> str:
+    return f"{model['name']} {model['version']}"
 
 
 def _named(row: ModelRow | DatasetRow) -> dict[str, Any]:

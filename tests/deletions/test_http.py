@@ -241,7 +241,8 @@ def test_projects_keep_things_for_as_long_as_they_say(
         session.execute(update(ModelRow).values(created_at=long_ago))
     assert apply_retention(services.database) == 0
     changed = client.patch("/v1/projects/default", json={"retention": {"audits": 90, "models": 90}})
-    assert changed.json()["retention"] == {"audits": 90, "attested_audits": None, "models": 90, "datasets": None}
+    kinds = ("audits", "attested_audits", "hardenings", "models", "datasets")
+    assert changed.json()["retention"] == dict.fromkeys(kinds) | {"audits": 90, "models": 90}
     # The old audit, and the model that no audit uses.
     assert apply_retention(services.database) == 2
     assert {one["subject"]: one["actor"] for one in client.get("/v1/tombstones").json()["items"]} == {

@@ -16,11 +16,11 @@ class TombstoneRow(Base):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     subject: Mapped[str] = mapped_column(unique=True)
-    """Id of what was deleted: ``mdl_``, ``dat_`` or ``aud_``."""
+    """Id of what was deleted: ``mdl_``, ``dat_``, ``aud_`` or ``hrd_``."""
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     kind: Mapped[str]
     name: Mapped[str]
-    """Name and version of a model or a dataset; of an audit, those of its model."""
+    """Name and version of a model or a dataset; of an audit or a hardening, those of its model."""
     details: Mapped[dict[str, Any]]
     """See :mod:`seatrial.store.tombstones`."""
     actor: Mapped[str]
