@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from app.cli.activity import activity
 from app.cli.attest import attest
 from app.cli.audits import audit, judge
 from app.cli.compare import compare
@@ -60,15 +61,15 @@ def main() -> None:
     makes a model of a state dict; `replay` runs an audit again and compares; `perturb` writes texts with noise. `serve`
     runs everything on one machine. The other commands either maintain an installation (migrate, worker, health, doctor,
     keys, projects, resources, sweep) or talk to a running service over HTTP (models, datasets, audit, judge, policies,
-    baselines, leaderboard, compare, attest, search, tag, plan, harden, tombstones). `verify` checks a signed verdict
-    with neither.
+    baselines, leaderboard, compare, attest, search, tag, plan, harden, tombstones, activity). `verify` checks a signed
+    verdict with neither.
     """
 
 
 for command in (
     *(gate, verify, convert, replay, perturb, serve, worker, migrate, health, doctor, keys, projects, resources),
     *(models, datasets, audit, judge, policies, baselines, leaderboard, compare, attest),
-    *(search, tag, plan, harden, tombstones, sweep),
+    *(search, tag, plan, harden, tombstones, activity, sweep),
 ):
     main.add_command(command)
 keys.add_command(signing)

@@ -1,4 +1,4 @@
-"""The page of a project: what it may use and uses, how long it keeps things, and who did what."""
+"""Pages of projects: what one may use and uses, how long it keeps things, who did what; for the operator, of any."""
 
 import json
 from typing import Any
@@ -10,11 +10,15 @@ from app.access.principal import author_of
 from app.access.repository import list_keys
 from app.console.forms import Form, flat
 from app.console.pages import page
+from app.console.paging import paged
 from app.console.viewer import Admin, ConsoleRoute, Posted, Reader, Viewer
 from app.projects import repository, service
+from app.projects.routes import ProjectName
 from app.web.bodies import parse_json
-from app.web.problems import ProblemError
+from app.web.pagination import decode_cursor
+from app.web.problems import NotFoundError, ProblemError
 from app.web.quotas import Quotas as QuotaCounts
+from app.web.quotas import count_unfinished
 from app.web.services import Service, Services
 from seatrial.contracts.projects import ProjectChange, ProjectRead, Quotas, Retention
 
@@ -22,17 +26,55 @@ router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 SHOWN_ACTIVITY = 50
 SHOWN_KEYS = 100
+PER_PAGE = 50
 
 
 @router.get("/project")
-def show_project(request: Request, viewer: Reader, services: Service, done: str = "") -> Response:
+def show_own_project(request: Request, viewer: Reader, services: Service, done: str = "") -> Response:
     """Show the viewer's project over a form that changes it."""
-    return _show(request, viewer, services, None, is_stored=bool(done))
+    return _show(request, viewer, services, viewer.project, None, is_stored=bool(done))
+
+
+@router.get("/projects")
+def list_projects(request: Request, viewer: Reader, services: Service, cursor: str = "") -> Response:
+    """List the projects there are, newest first, for the operator; for others, theirs."""
+    before = decode_cursor(cursor, "prj") if cursor else None
+    own = None if viewer.principal.is_operator else viewer.project_id
+    with services.database.read() as session:
+        rows = repository.list_projects(session, own, before=before, limit=PER_PAGE + 1)
+        unfinished = {row.id: count_unfinished(session, row.id).total for row in rows}
+        quotas = {row.id: repository.find_quotas(session, row.id).model_dump(exclude_none=True) for row in rows}
+    return page(
+        request,
+        "projects.html",
+        title="Projects",
+        unfinished=unfinished,
+        quotas=quotas,
+        **paged(rows, "/projects", per_page=PER_PAGE, is_first=not cursor),
+    )
+
+
+@router.get("/projects/{name}")
+def show_project(request: Request, name: ProjectName, viewer: Reader, services: Service, done: str = "") -> Response:
+    """Show a project the viewer may see; of the operator, any."""
+    return _show(request, viewer, services, name, None, is_stored=bool(done))
 
 
 @router.post("/project")
-def change_project(request: Request, viewer: Admin, services: Service, posted: Posted) -> Response:
-    """Change the project, or show beside each field what is wrong with it."""
+def change_own_project(request: Request, viewer: Admin, services: Service, posted: Posted) -> Response:
+    """Change the viewer's project, or show beside each field what is wrong with it."""
+    return _change(request, viewer, services, viewer.project, posted, "/project")
+
+
+@router.post("/projects/{name}")
+def change_project(request: Request, name: ProjectName, viewer: Admin, services: Service, posted: Posted) -> Response:
+    """Change a project the viewer may see; of the operator, any."""
+    return _change(request, viewer, services, name, posted, f"/projects/{name}")
+
+
+def _change(
+    request: Request, viewer: Viewer, services: Services, name: str, posted: dict[str, list[str]], shown_at: str
+) -> Response:
     form = Form(flat(posted))
     body: dict[str, Any] = {"retention": {kind: _number(form.said(kind)) for kind in Retention.model_fields}}
     if viewer.principal.is_operator:
@@ -42,13 +84,16 @@ def change_project(request: Request, viewer: Admin, services: Service, posted: P
         change = parse_json(json.dumps(body), ProjectChange)
         service.check_may_change(viewer.principal, change)
         with services.database.write() as session:
-            row = service.get_project(session, viewer.principal, viewer.project)
+            row = service.get_project(session, viewer.principal, name)
             service.change_project(session, row, change, author_of(viewer.principal, request))
+            project_id = row.id
+    except NotFoundError:
+        raise
     except ProblemError as error:
         form.refuse_all(error, lambda pointer: pointer.rpartition("/")[2])
-        return _show(request, viewer, services, form, status=error.status)
-    services.of(QuotaCounts).forget(viewer.project_id)
-    return RedirectResponse("/project?done=stored", status_code=303)
+        return _show(request, viewer, services, name, form, status=error.status)
+    services.of(QuotaCounts).forget(project_id)
+    return RedirectResponse(f"{shown_at}?done=stored", status_code=303)
 
 
 def _number(text: str) -> float | int | str | None:
@@ -76,13 +121,14 @@ def _show(
     request: Request,
     viewer: Viewer,
     services: Services,
+    name: str,
     form: Form | None,
     *,
     is_stored: bool = False,
     status: int = 200,
 ) -> Response:
     with services.database.read() as session:
-        row = service.get_project(session, viewer.principal, viewer.project)
+        row = service.get_project(session, viewer.principal, name)
         project = service.read_project(session, row)
         is_admin = viewer.principal.may("admin")
         rows = repository.list_activity(
@@ -97,6 +143,7 @@ def _show(
         status=status,
         form=form or Form(_values(project)),
         project=project,
+        is_own=project.id == viewer.project_id,
         activity=activity,
         keys=keys,
         is_admin=is_admin,

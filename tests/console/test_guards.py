@@ -28,6 +28,8 @@ FORMS = [
     "/harden/confirmed",
     "/hardenings/{hardening_id}/cancel",
     "/hardenings/{hardening_id}/retry",
+    "/hardenings/{hardening_id}/delete",
+    "/projects/{name}",
     "/webhooks",
     "/webhooks/{webhook_id}",
     "/webhooks/{webhook_id}/ping",
@@ -37,7 +39,7 @@ FORMS = [
     "/plans/{plan_id}/cancel",
     "/plans/{plan_id}/retry",
 ]
-OF_ADMINS = ("/project", "/webhooks")
+OF_ADMINS = ("/project", "/webhooks", "/hardenings/{hardening_id}/delete")
 OF_AUDIT = ["cancel", "retry", "judge", "promote"]
 
 

@@ -1,6 +1,6 @@
 """The page of a project: what it uses, and the form that limits it."""
 
-from seatrial.store.tables import QuotaRow, RetentionRow
+from seatrial.store.tables import ProjectRow, QuotaRow, RetentionRow
 from tests.console.conftest import Console, elements, words
 from tests.console.test_uploads import wrong
 
@@ -39,3 +39,31 @@ def test_what_is_no_number_is_told_beside_its_field(console: Console) -> None:
     page = console.post("/project", weight="2", priority="0", unfinished_audits="many", audits="0")
     assert page.status_code == 422
     assert set(wrong(page)) == {"unfinished_audits", "audits"}
+
+
+def test_the_operator_limits_another_project_and_an_admin_does_not(locked: Console) -> None:
+    locked.key("admin", project="speech")
+    locked.log_in("admin")
+    assert locked.get("/projects/speech").status_code == 404
+    assert locked.post("/projects/speech", weight="2", priority="0").status_code == 404
+    listed = words(locked.get("/projects"))
+    assert "default" in listed
+    assert "speech" not in listed
+
+
+def test_the_operator_sees_all_projects_and_limits_any(console: Console) -> None:
+    with console.services.database.write() as session:
+        session.add(ProjectRow(id="prj_other", name="speech"))
+    assert "/projects/speech" in [one.get("href") for one in elements(console.get("/projects"), "a")]
+    values = {"weight": "2", "priority": "0", "unfinished_audits": "3", "hardenings": "30"}
+    refused = console.post("/projects/speech", **{**values, "unfinished_audits": "many"})
+    assert (refused.status_code, set(wrong(refused))) == (422, {"unfinished_audits"})
+    assert console.post("/projects/speech", **values).headers["location"] == "/projects/speech?done=stored"
+    with console.services.database.read() as session:
+        assert [(row.project_id, row.unfinished_audits) for row in session.query(QuotaRow)] == [("prj_other", 3)]
+        assert [(row.kind, row.keep_days) for row in session.query(RetentionRow)] == [("hardenings", 30)]
+    page = console.get("/projects/speech")
+    assert "0 of 3" in words(page)
+    assert "/projects/speech" in [one.get("action") for one in elements(page, "form")]
+    assert "unfinished_audits 3" in words(console.get("/projects"))
+    assert console.get("/projects/nowhere").status_code == 404
