@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session, aliased
 
-from seatrial.contracts.states import TERMINAL, ModelState
+from seatrial.contracts.states import TERMINAL, UNFINISHED, ModelState
 from seatrial.store.database import AnyRow, epoch_now
 from seatrial.store.tables import AuditRow, HardeningEventRow, HardeningRow, ModelRow
 from seatrial.store.tables.hardenings import AUDITING
@@ -57,7 +57,7 @@ def promised_versions(session: Session, project_id: str, name: str) -> set[str]:
     query = (
         select(HardeningRow.spec)
         .join(ModelRow, ModelRow.id == HardeningRow.model_id)
-        .where(HardeningRow.project_id == project_id, HardeningRow.state.not_in(TERMINAL), ModelRow.name == name)
+        .where(HardeningRow.project_id == project_id, HardeningRow.state.in_(UNFINISHED), ModelRow.name == name)
     )
     return {str(spec["version"]) for spec in session.scalars(query)}
 

@@ -25,7 +25,7 @@ from seatrial.store.settings import Settings
 
 # Several scrapers, or an impatient one, cost one look at the database in so many seconds.
 KEPT_S = 5.0
-# What is stored and what was judged is counted over all there is, and changes slowly.
+# What is stored, has ended and was judged is counted over all there is, and changes slowly.
 USE_KEPT_S = 60.0
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -73,7 +73,7 @@ class _WorkCollector:
         self._lock = threading.Lock()
         self._read_at = self._use_read_at = float("-inf")
         self._last: list[Metric] = []
-        self._use: list[Metric] = []
+        self._use: repository.Use | None = None
 
     def describe(self) -> list[Metric]:
         """Return nothing: the database may not be there yet when the collector is registered."""
@@ -86,7 +86,6 @@ class _WorkCollector:
                 self._last = self._read()
                 self._read_at = time.monotonic()
             yield from self._last
-            yield from self._use
 
     def _read(self) -> list[Metric]:
         up = gauge("seatrial_database_up", "Whether the database answers.", 1)
@@ -95,14 +94,15 @@ class _WorkCollector:
         try:
             with self._database.read() as session:
                 work = repository.count_work(session)
-                if time.monotonic() - self._use_read_at > USE_KEPT_S:
-                    self._use = project_metrics(repository.read_use(session))
+                use = self._use
+                if use is None or time.monotonic() - self._use_read_at > USE_KEPT_S:
+                    self._use = use = repository.read_use(session)
                     self._use_read_at = time.monotonic()
         except SQLAlchemyError:
             # Requests and this process are told all the same: an alert on the database needs the scrape to answer.
-            self._use, self._use_read_at = [], float("-inf")
+            self._use = None
             return [gauge("seatrial_database_up", "Whether the database answers.", 0), *told]
-        return [up, *told, *work_metrics(work)]
+        return [up, *told, *work_metrics(work, use), *project_metrics(use)]
 
 
 def _free_bytes(folder: Path) -> int | None:

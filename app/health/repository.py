@@ -8,7 +8,7 @@ from typing import get_args
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.states import ACTIVE, ModelState, RunState
+from seatrial.contracts.states import ACTIVE, TERMINAL, UNFINISHED, ModelState, RunState
 from seatrial.contracts.webhooks import DeliveryStatus
 from seatrial.store.counters import Values, read_counts
 from seatrial.store.retention import scheduler_age_s
@@ -24,7 +24,12 @@ MIN_ALIVE_S = 30.0
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do, and who does it; counts by state, family, status, and by project and state."""
+    """What there is to do, and who does it; counts by state, family, and by project and state.
+
+    Attributes:
+        audits: Audits that have not ended, by state.
+        pending: Messages to be sent.
+    """
 
     audits: dict[str, int]
     queued_shards: int
@@ -34,7 +39,7 @@ class Work:
     models_checking: int
     workers_alive: int
     scheduler_age_s: float | None
-    deliveries: dict[str, int]
+    pending: int
     by_project: dict[tuple[str, ...], int]
     counts: Mapping[str, Values]
     workers: list[WorkerUsage]
@@ -42,8 +47,18 @@ class Work:
 
 @dataclass(frozen=True)
 class Use:
-    """What is stored and what came of it: bytes by project and kind, audits by verdict, checks by family and state."""
+    """What is stored and what came of it, counted over all there is.
 
+    Attributes:
+        ended: Audits that have ended, by state.
+        sent: Messages that are not to be sent any more, by status.
+        stored: Bytes by project and kind.
+        verdicts: Audits by verdict.
+        checks: Checks by family and state.
+    """
+
+    ended: dict[str, int]
+    sent: dict[str, int]
     stored: dict[tuple[str, ...], int]
     verdicts: dict[str, int]
     checks: dict[tuple[str, ...], int]
@@ -69,8 +84,11 @@ def list_worker_usage(session: Session) -> list[WorkerUsage]:
 
 
 def count_work(session: Session) -> Work:
-    """Count audits by state, shards, models and workers, and read what is counted as it happens."""
-    audits = session.execute(select(AuditRow.state, func.count()).group_by(AuditRow.state)).all()
+    """Count what has not ended, models and workers, and read what is counted as it happens.
+
+    Asked every few seconds: nothing here reads what has ended.
+    """
+    audits = session.execute(_AUDITS.where(AuditRow.state.in_(UNFINISHED)))
     active = (RunState.QUEUED, RunState.RUNNING)
     open_shards = session.execute(
         select(ShardRow.state, func.count()).where(ShardRow.state.in_(active)).group_by(ShardRow.state)
@@ -79,7 +97,7 @@ def count_work(session: Session) -> Work:
     oldest = session.scalar(select(func.min(AuditRow.created_at)).where(AuditRow.state == RunState.QUEUED))
     checking = select(func.count()).select_from(ModelRow).where(ModelRow.state == ModelState.CHECKING)
     return Work(
-        audits={str(state): 0 for state in RunState} | {state: count for state, count in audits},
+        audits={str(state): 0 for state in UNFINISHED} | {state: count for state, count in audits},
         queued_shards=shards.get(RunState.QUEUED, 0),
         running_shards=shards.get(RunState.RUNNING, 0),
         retries={str(kind): int(count) for kind, count in session.execute(_RETRIES.where(ShardRow.state.in_(active)))},
@@ -87,8 +105,7 @@ def count_work(session: Session) -> Work:
         models_checking=session.scalar(checking) or 0,
         workers_alive=count_workers(session),
         scheduler_age_s=scheduler_age_s(session),
-        deliveries=dict.fromkeys(get_args(DeliveryStatus), 0)
-        | {status: count for status, count in session.execute(_DELIVERIES)},
+        pending=session.scalar(_PENDING) or 0,
         by_project={(name, state): count for name, state, count in session.execute(_BY_PROJECT)},
         counts=read_counts(session),
         workers=list_worker_usage(session),
@@ -101,7 +118,9 @@ _RETRIES = (
     .where(ShardRow.attempts > 1)
     .group_by(CheckRow.kind)
 )
-_DELIVERIES = select(DeliveryRow.status, func.count()).group_by(DeliveryRow.status)
+_AUDITS = select(AuditRow.state, func.count()).group_by(AuditRow.state)
+_PENDING = select(func.count()).select_from(DeliveryRow).where(DeliveryRow.status == "pending")
+_SENT = select(DeliveryRow.status, func.count()).where(DeliveryRow.status != "pending").group_by(DeliveryRow.status)
 _BY_PROJECT = (
     select(ProjectRow.name, AuditRow.state, func.count())
     .join(ProjectRow, ProjectRow.id == AuditRow.project_id)
@@ -118,7 +137,11 @@ def read_use(session: Session) -> Use:
         stored |= {(name, kind): size for kind, size in disk.by_kind.items()}
     judged = select(AuditRow.verdict, func.count()).where(AuditRow.verdict.is_not(None)).group_by(AuditRow.verdict)
     checks = select(CheckRow.kind, CheckRow.state, func.count()).group_by(CheckRow.kind, CheckRow.state)
+    statuses = [status for status in get_args(DeliveryStatus) if status != "pending"]
+    ended = session.execute(_AUDITS.where(AuditRow.state.in_(TERMINAL)))
     return Use(
+        ended={str(state): 0 for state in TERMINAL} | {state: count for state, count in ended},
+        sent=dict.fromkeys(statuses, 0) | {status: count for status, count in session.execute(_SENT)},
         stored=stored,
         verdicts={str(verdict): count for verdict, count in session.execute(judged)},
         checks={(kind, state): count for kind, state, count in session.execute(checks)},

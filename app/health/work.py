@@ -28,10 +28,10 @@ def _by(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeM
     return _labelled(name, text, (label,), {(key,): value for key, value in values.items()})
 
 
-def work_metrics(work: repository.Work) -> list[Metric]:
-    """Return what there is to do, who does it, and what has happened."""
+def work_metrics(work: repository.Work, use: repository.Use) -> list[Metric]:
+    """Return what there is to do, who does it, and what has happened; what has ended as it was when it was counted."""
     gauges = [
-        _by("seatrial_audits", "Audits by state.", "state", work.audits),
+        _by("seatrial_audits", "Audits by state.", "state", work.audits | use.ended),
         gauge("seatrial_queued_shards", "Shards waiting for a worker.", work.queued_shards),
         gauge("seatrial_running_shards", "Shards being run.", work.running_shards),
         _by(
@@ -43,7 +43,12 @@ def work_metrics(work: repository.Work) -> list[Metric]:
         gauge("seatrial_oldest_queued_seconds", "Age of the oldest audit that has not begun.", work.oldest_queued_s),
         gauge("seatrial_models_checking", "Models waiting for their check.", work.models_checking),
         gauge("seatrial_workers_alive", "Workers seen lately.", work.workers_alive),
-        _by("seatrial_deliveries", "Messages to webhooks of the last 30 days, by status.", "status", work.deliveries),
+        _by(
+            "seatrial_deliveries",
+            "Messages to webhooks of the last 30 days, by status.",
+            "status",
+            {"pending": work.pending, **use.sent},
+        ),
         _labelled(
             "seatrial_project_audits",
             "Audits of a project that are queued or running.",

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from app.web.problems import ConflictError, ProblemError
-from seatrial.contracts.states import TERMINAL
+from seatrial.contracts.states import UNFINISHED
 from seatrial.store.database import Database
 from seatrial.store.tables import AuditRow, HardeningRow, QuotaRow, TombstoneRow
 from seatrial.store.tables.base import utc_now
@@ -178,7 +178,7 @@ def count_unfinished(session: Session, project_id: str) -> Unfinished:
     """Count what a project has queued or running."""
 
     def count(table: type[AuditRow] | type[HardeningRow], *more: ColumnElement[bool]) -> int:
-        own = (table.project_id == project_id, table.state.not_in(TERMINAL), *more)
+        own = (table.project_id == project_id, table.state.in_(UNFINISHED), *more)
         return session.scalar(select(func.count()).select_from(table).where(*own)) or 0
 
     return Unfinished(count(AuditRow), count(HardeningRow, HardeningRow.stage == TRAINING))

@@ -28,5 +28,8 @@ PREFLIGHT = "preflight"
 ACTIVE = (RunState.QUEUED, RunState.RUNNING)
 """States of what goes on by itself."""
 
+UNFINISHED = (*ACTIVE, RunState.CANCELLING)
+"""States of what has not ended, whose audits and trainings a project's quotas count."""
+
 TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 """States nothing leaves by itself; only a retry leaves ``failed``."""

@@ -61,6 +61,8 @@ class AuditRow(Base):
         Index("ix_audits_project_id_state_id", "project_id", "state", "id"),
         Index("ix_audits_project_id_model_id_id", "project_id", "model_id", "id"),
         Index("ix_audits_state", "state"),
+        # What a project's day was spent on.
+        Index("ix_audits_project_id_created_at", "project_id", "created_at"),
         # In the order in which a project's audits are claimed.
         Index("ix_audits_next", "project_id", desc("priority"), "id", **partial(UNFINISHED)),
         # The audits still to be judged: few, and looked for often.

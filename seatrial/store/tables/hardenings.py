@@ -59,6 +59,8 @@ class HardeningRow(Deferrable, Base):
 
     __table_args__ = (
         Index("ix_hardenings_project_id_id", "project_id", "id"),
+        Index("ix_hardenings_project_id_state", "project_id", "state"),
+        Index("ix_hardenings_project_id_created_at", "project_id", "created_at"),
         Index("ix_hardenings_queued", "project_id", "id", **partial(QUEUED)),
         Index("ix_hardenings_held", "lease_until", **partial("token IS NOT NULL")),
         Index("ix_hardenings_in_audits", "id", **partial(IN_AUDITS)),
