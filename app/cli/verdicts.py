@@ -7,7 +7,7 @@ import click
 from app.cli.showing import echo_line, echo_styled
 from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
-from seatrial.reporting.durations import duration
+from seatrial.reporting.durations import duration, expected_range
 from seatrial.reporting.numbers import format_estimate
 from seatrial.reporting.outcomes import applied, format_loss, not_measured, not_measured_in_words
 from seatrial.reporting.sizes import size
@@ -72,7 +72,7 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
         time += f", {duration(estimate.least_seconds)} if decided at the first look"
     # Between less than a second and less than a second nothing is said.
     if estimate.seconds_low is not None and estimate.seconds_high is not None and estimate.seconds_high >= 0.5:
-        time += f"; expected between {duration(estimate.seconds_low)} and {duration(estimate.seconds_high)}"
+        time += f"; {expected_range(estimate.seconds_low, estimate.seconds_high)}"
     memory = (
         "" if estimate.memory_bytes is None else f". Memory for model and batch: about {size(estimate.memory_bytes)}"
     )

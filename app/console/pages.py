@@ -20,6 +20,7 @@ from app.reports.marked_text import PairedSides, one_line, visible
 from seatrial.contracts.estimates import Estimate
 from seatrial.contracts.states import RunState
 from seatrial.reporting.attacked import notes_in
+from seatrial.reporting.durations import expected_range
 from seatrial.reporting.looks import next_look_in_words
 from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
 from seatrial.reporting.outcomes import (
@@ -59,6 +60,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["expected_range"] = expected_range
     environment.filters.update(
         format_value=format_value,
         format_interval=format_interval,

@@ -81,6 +81,6 @@ def _limits(report: ReportRead) -> Iterator[str]:
         f"{CONFIDENCE:.0%}, each by itself, and speak of examples like those."
     )
     if report.signature is None:
-        yield "No signature of this verdict is here."
+        yield "This verdict is not signed."
     else:
         yield from (f"Not signed: {sentence}" for sentence in report.signature.leaves_out)

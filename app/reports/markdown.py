@@ -218,7 +218,7 @@ def _signature(report: ReportRead) -> Iterator[str]:
         return
     signature = report.signature
     if signature is None:
-        yield "No signature of this verdict is here."
+        yield "This verdict is not signed."
         return
     when = f"{signature.signed_at:%Y-%m-%d %H:%M} UTC"
     yield f"Signed {code(signature.result)} by the key {code(signature.key_id)} at {when}, {code(signature.digest)}."

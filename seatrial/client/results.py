@@ -16,7 +16,7 @@ from seatrial.contracts.datasets import DatasetRead
 from seatrial.contracts.estimates import Estimate, Result
 from seatrial.contracts.models import ModelRead
 from seatrial.contracts.policies import Judgement
-from seatrial.reporting.durations import duration
+from seatrial.reporting.durations import duration, expected_range
 from seatrial.reporting.numbers import format_estimate, format_interval, format_value
 from seatrial.reporting.sizes import size
 
@@ -116,7 +116,7 @@ class Cost(_Printed, AuditEstimate):
             return "the time is not known, the model has not been measured yet"
         told = f"about {duration(self.seconds)}"
         if self.seconds_low is not None and self.seconds_high is not None:
-            told += f", between {duration(self.seconds_low)} and {duration(self.seconds_high)}"
+            told += f", {expected_range(self.seconds_low, self.seconds_high)}"
         return told if self.memory_bytes is None else f"{told}; about {size(self.memory_bytes)} of memory"
 
 

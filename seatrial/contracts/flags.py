@@ -39,8 +39,8 @@ SHARED: tuple[FlagSpec, ...] = (
         code="accuracy_near_chance",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="On the examples looked at, the model cannot be told from one that guesses: one class as well as "
-        "another, or the frequent ones more often without looking.",
+        meaning="On the examples looked at, the model does no better than guessing, be it one class as often as "
+        "another or the frequent ones more often.",
         remedy="Audit more examples; if it stays, check labels, their order and the preprocessing.",
     ),
     FlagSpec(
@@ -62,7 +62,7 @@ SHARED: tuple[FlagSpec, ...] = (
         severities=("warning",),
         speaks_of=("*",),
         meaning="The model gives labels the dataset does not name: these count as absent from every text.",
-        remedy="Use a dataset annotated with all of the model's labels, or leave the others out of the model's.",
+        remedy="Use a dataset annotated with all of the model's labels, or remove the others from the model.",
     ),
     FlagSpec(
         code="unknown_tokens",
@@ -76,8 +76,8 @@ SHARED: tuple[FlagSpec, ...] = (
         code="texts_truncated",
         severities=("warning", "info"),
         speaks_of=("*",),
-        meaning="Texts are longer than the model takes: it does not see their end. Searches leave that alone; noise "
-        "there changes nothing.",
+        meaning="Some texts are longer than the model's maximum, so it does not see their ends. Searches do not edit "
+        "what it does not see, and noise there changes nothing.",
         remedy="Split long texts, or raise the model's maximum length if it was trained for more.",
     ),
     FlagSpec(
@@ -108,25 +108,27 @@ SHARED: tuple[FlagSpec, ...] = (
         code="labels_not_listed",
         severities=("error", "warning", "info"),
         speaks_of=("*",),
-        meaning="A label of a language model was not among the tokens its server lists: all that is known is that its "
-        "probability is between 0 and the least of theirs, and the middle stands for it. Texts whose class that could "
-        "change are unanswered. A warning from 1 % of the texts on, an error from 5 %: no shipped policy passes then.",
+        meaning="On some texts a label was not among the tokens that the language model's server listed. Its "
+        "probability then lies between 0 and the smallest one listed, and the midpoint is used; texts whose class "
+        "could change by that count as unanswered. It is a warning from 1 % of the texts on, and from 5 % an error, "
+        "which no shipped policy passes.",
         remedy="Add the words the model writes for the label, or ask for more tokens (top_logprobs).",
     ),
     FlagSpec(
         code="labels_unlikely",
         severities=("warning", "info"),
         speaks_of=("*",),
-        meaning="On some texts a language model hardly answers with any of the labels: scores are shares of what is "
-        "left. A warning from 5 % of the texts on.",
+        meaning="On some texts the language model would hardly answer with any of the labels, and scores are shares of "
+        "the little probability they have. It is a warning from 5 % of the texts on.",
         remedy="Change the template, or the words of the labels.",
     ),
     FlagSpec(
         code="logprobs_scale",
         severities=("warning", "info"),
         speaks_of=("*",),
-        meaning="Whether a server's log probabilities are those before temperature or after it, from one prompt asked "
-        "at two. They are asked for at 1, where both are the same; a warning where they are neither.",
+        meaning="One prompt, asked at two temperatures, tells whether the server lists log probabilities before or "
+        "after temperature. Seatrial asks at temperature 1, where both are the same. It is a warning where they are "
+        "neither.",
         remedy="Where they are neither, find out what the server lists before relying on confidences.",
     ),
     FlagSpec(
@@ -141,16 +143,16 @@ SHARED: tuple[FlagSpec, ...] = (
         code="sent_as_png",
         severities=("info",),
         speaks_of=("*",),
-        meaning="An endpoint was sent images as PNG: whatever it was asked about is on the 256 levels of 8 bits, and "
-        "so are distances and radii. A certificate is of the model behind that rounding.",
-        remedy="Where the model takes floats, say image_format floats.",
+        meaning="Images were sent to the endpoint as PNG, so every pixel, and with it every distance and radius, is on "
+        "the 256 levels of 8 bits. A certificate is about the model behind that rounding.",
+        remedy="Where the model takes floats, set image_format to floats.",
     ),
     FlagSpec(
         code="tokens_untagged",
         severities=("warning", "info"),
         speaks_of=("*",),
-        meaning="Some tokens get no tag even without an attack: they stand beyond what the model takes, or its "
-        "tokenizer drops them. They are in no number.",
+        meaning="Some tokens get no tag even without an attack: they lie beyond the model's maximum length, or its "
+        "tokenizer drops them. They count in no number.",
         remedy="Split long sentences to have all tokens judged.",
     ),
     FlagSpec(

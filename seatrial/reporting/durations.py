@@ -21,6 +21,23 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+WIDE = 50
+"""Ratio of the ends of a range of times from which it is that of checks that were hardly ever timed."""
+
+
+def expected_range(low_s: float, high_s: float) -> str:
+    """Return between which times something should end, and why the range is wide where hardly anything is known.
+
+    >>> expected_range(20, 300)
+    'expected between 20 s and 5 min 0 s'
+    >>> expected_range(4, 245)
+    'expected between 4 s and 4 min 5 s (so wide because this service has timed few such checks yet)'
+    """
+    told = f"expected between {duration(low_s)} and {duration(high_s)}"
+    is_wide = high_s >= WIDE * max(low_s, 0.1)
+    return f"{told} (so wide because this service has timed few such checks yet)" if is_wide else told
+
+
 def time_left(remaining_s: float | None) -> str:
     """Return what remains, as a part of a sentence; nothing where it is not known or over.
 

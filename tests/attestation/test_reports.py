@@ -81,7 +81,7 @@ def test_a_verdict_nobody_signed_borrows_no_signature(one_audit: OneAudit) -> No
     other = store(one_audit.reports.database, one_audit.id, CASES["failed"], is_own=False)
     for params in ({"judgement": other}, {"policy": "standard"}):
         assert one_audit.get(format="json", **params).json()["signature"] is None
-        assert "No signature of this verdict is here" in one_audit.get(format="html", **params).text
+        assert "This verdict is not signed" in one_audit.get(format="html", **params).text
         assert "attestation" not in one_audit.get(format="sarif", **params).json()["runs"][0]["properties"]
     judge(one_audit, "failed")
     assert one_audit.get(format="json").json()["signature"] is None

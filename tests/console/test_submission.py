@@ -89,7 +89,7 @@ def test_the_cost_is_shown_and_nothing_is_queued(console: Console, ready: dict[s
     told = words(page)
     assert f"{cost['forward_passes']:,}" in told
     assert f"{cost['backward_passes']:,}" in told
-    assert re.search(r"About .* on one worker .*; between .* and .* are to be expected", told)
+    assert re.search(r"About .* on one worker .*; expected between .* and ", told)
     assert "at most" not in told.partition("Passes and queries")[0]
     assert audits(console) == []
 

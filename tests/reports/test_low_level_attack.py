@@ -43,7 +43,7 @@ def test_a_score_that_falls_to_guessing_is_not_real() -> None:
     assert answer.headline == (
         "No: with 80% of the words attacked, each text by whichever attacker does it most harm, its accuracy is 6% "
         "(95% interval 3% to 9%) instead of 90%. Visual (look-alike letters) does most harm: alone it "
-        "leaves 46%. Under visual (look-alike letters) alone it does no better than guessing (50%)."
+        "leaves 46%. Under visual (look-alike letters) alone it is not shown to do better than guessing (50%)."
     )
 
 
@@ -118,7 +118,7 @@ def test_one_attacker_at_one_level_is_named_and_has_no_others() -> None:
     )
     said = " ".join(answer.findings)
     assert "Most harm" not in said
-    assert "lose by noise" not in said
+    assert "noise harms" not in said
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,9 @@ def test_the_ranking_is_told_with_its_intervals() -> None:
     first = "visual (look-alike letters), which leaves 51.1% of the score (rank 1, 95% interval 1 to 2)"
     assert f"Most harm at level 0.8 is done by {first}; then by intrude (marks between letters), which leaves" in said
     assert "Least harm is done by phonetic (spelt by sound), which leaves 93.4%." in said
-    assert "is visual for 45.5%, intrude for 31.8% and full shuffle for 18.2% of the texts that lose by noise" in said
+    assert (
+        "Of the texts that noise harms there, most harm is done by visual to 45.5%, intrude to 31.8% and full" in said
+    )
 
 
 def test_how_often_was_tried_is_told() -> None:
@@ -188,7 +190,9 @@ def test_confidence_that_stays_while_the_score_falls_is_told() -> None:
     said = findings()
     assert "It hardly notices the noise. Under visual at level 0.8 its mean confidence goes from 94% to 88%" in said
     assert "ECE goes from 0.040 to 0.420" in said
-    assert "Its confidence falls with its score, 44 points of 44 points." in findings(confidence=0.5)
+    assert "Its confidence falls with its score, by 44 points where that falls by 44 points." in findings(
+        confidence=0.5
+    )
     assert "Its confidence falls less than half as far as its score." in findings(confidence=0.8)
     assert "notice" not in findings(**GENTLE)
 

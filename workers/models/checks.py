@@ -234,8 +234,8 @@ def _endpoint_flags(classifier: ImageEndpoint, predictions: NDArray[np.int64]) -
                 code="sent_as_png",
                 severity="info",
                 message="Images are sent as PNG, 8 bits a value: the audited ones are rounded to its 256 levels first, "
-                "attacks keep to images on them within their radius, and noise is rounded and clipped. All numbers "
-                "are of what was sent.",
+                "attacks keep to images on these levels within their radius, and noise is rounded and clipped. All "
+                "numbers are about what was sent.",
             )
         )
     return flags

@@ -148,7 +148,7 @@ class GenerativeExchange:
                 Flag(
                     code="sampled_votes",
                     severity="warning",
-                    message=f"Scores are the shares of {self._said.samples} sampled answers: the same text has others "
+                    message=f"Scores are the shares of {self._said.samples} sampled answers: the same text gets others "
                     "the next time, and a change of class may be chance. Ask for log probabilities where the server "
                     "has them.",
                 )
@@ -160,9 +160,9 @@ class GenerativeExchange:
                 Flag(
                     code="labels_not_listed",
                     severity="error" if share >= DOUBTFUL_SHARE else "warning" if share >= NOTED_SHARE else "info",
-                    message=f"Of {self.unlisted} of {self.read} texts ({share:.1%}) a label is not among the "
-                    f"{self._said.top_logprobs} tokens listed: its probability is between 0 and the least of theirs, "
-                    f"and the middle stands for it. Add the words the model writes for it{more}.",
+                    message=f"For {self.unlisted} of {self.read} texts ({share:.1%}) a label is not among the "
+                    f"{self._said.top_logprobs} tokens listed: its probability lies between 0 and the smallest of "
+                    f"theirs, and the midpoint is used. Add the words the model writes for it{more}.",
                 )
             )
         if self.unlikely:
@@ -170,7 +170,7 @@ class GenerativeExchange:
                 Flag(
                     code="labels_unlikely",
                     severity="warning" if self.unlikely >= DOUBTFUL_SHARE * self.read else "info",
-                    message=f"Of {self.unlikely} of {self.read} texts all labels together have a probability below "
+                    message=f"For {self.unlikely} of {self.read} texts all labels together have a probability below "
                     f"{UNLIKELY:g}: the model would answer something else, and scores are shares of what is left. "
                     "Change the template, or the words of the labels.",
                 )

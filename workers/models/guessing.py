@@ -52,7 +52,7 @@ def unrelated_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64], w
             code="accuracy_near_chance",
             severity="warning",
             message=f"{correct} of {len(labels)} {words.thing}s are classified correctly, and {mean:.1f} would be if "
-            "the same predictions were dealt out at random: on these the model cannot be told from one that does not "
-            f"look. Audit more, or a balanced sample; if it stays, check {words.guessing}.",
+            "the same predictions were dealt out at random: on these the model does no better than one that does not "
+            "look. Audit more examples, or a balanced sample; if it stays so, check {words.guessing}.",
         )
     ]

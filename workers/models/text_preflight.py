@@ -239,8 +239,8 @@ def _reading_flags(classifier: TextClassifier, texts: Sequence[Text], called: st
                 code="texts_truncated",
                 severity="warning" if cut / len(readings) >= DOUBTFUL_SHARE else "info",
                 message=f"{cut} of {len(readings)} {called} ({cut / len(readings):.1%}) are longer than the "
-                f"{classifier.longest} tokens the model takes: it does not see their end. Searches leave that "
-                "alone; noise there changes nothing.",
+                f"{classifier.longest} tokens the model takes, so it does not see their ends. Searches do not edit "
+                "what it does not see, and noise there changes nothing.",
             )
         )
     return flags
@@ -283,8 +283,8 @@ def _precision_flags(
         Flag(
             code="computed_in_bfloat16",
             severity="warning" if share >= DOUBTFUL_CHANGED else "info",
-            message=f"{changed} of {decided} {things} ({share:.1%}) are decided otherwise in bfloat16, which the "
-            "manifest asks for, than in float32: all numbers are of the model in bfloat16.",
+            message=f"{changed} of {decided} {things} ({share:.1%}) are decided differently in bfloat16, which the "
+            "manifest asks for, than in float32: all numbers are about the model in bfloat16.",
         )
     ]
 

@@ -267,8 +267,8 @@ def _untagged_flags(decided: NDArray[np.int64]) -> list[Flag]:
         Flag(
             code="tokens_untagged",
             severity="warning" if share >= DOUBTFUL_SHARE else "info",
-            message=f"{count} of {len(decided)} tokens ({share:.1%}) are given no tag: they stand beyond what the "
-            "model takes, or its tokenizer drops them. They are no decisions, right or wrong.",
+            message=f"{count} of {len(decided)} tokens ({share:.1%}) are given no tag: they lie beyond the model's "
+            "maximum length, or its tokenizer drops them. They count as no decisions, right or wrong.",
         )
     ]
 

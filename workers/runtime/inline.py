@@ -282,7 +282,11 @@ def mixed(shards: Sequence[ShardRow]) -> list[Flag]:
     codes = sorted({shard.code or "unknown" for shard in shards if shard.records_digest})
     if len(codes) > 1:
         told = ", ".join(code[:12] for code in codes)
-        flags.append(Flag(code="mixed_code", severity="warning", message=f"Measured by {len(codes)} codes: {told}."))
+        flags.append(
+            Flag(
+                code="mixed_code", severity="warning", message=f"Measured by {len(codes)} versions of the code: {told}."
+            )
+        )
     machines = sorted({shard.hardware for shard in shards if shard.hardware})
     if len(machines) > 1:
         message = f"Measured on {len(machines)} types of hardware: {'; '.join(machines)}."

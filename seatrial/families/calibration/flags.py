@@ -87,7 +87,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="no_temperature",
         severities=("info",),
         speaks_of=("temperature",),
-        meaning="No temperature makes the labels likeliest: none is wrong, or the scores say nothing about them.",
+        meaning="No temperature fits best: either no answer is wrong, or the scores say nothing about the labels.",
         remedy="Read the calibration errors instead.",
     ),
     FlagSpec(

@@ -66,7 +66,7 @@ METRICS = (
         label="Calibration error in bins of equal mass",
         unit="1",
         better="lower",
-        description="The same error in bins of as many examples each (Nixon et al. 2019, adaptive).",
+        description="The same error in bins of equally many examples (Nixon et al. 2019, adaptive).",
         depends_on=only("bins"),
     ),
     Metric(

@@ -68,26 +68,26 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
         headline = f"Not shown: {doubts[0].message.partition('. ')[0].rstrip('.')}."
         return Answer(standing="unproven", headline=headline, findings=findings)
     if at_most(ece) <= GOOD_ECE and failure is not None and at_least(failure) > 0.5:
-        headline = "Yes, on examples like these: its probabilities come true, and errors have the lower ones."
+        headline = "Yes, on examples like these: its probabilities come true, and are lower for wrong answers."
         return Answer(standing="real", headline=headline, findings=findings)
-    headline = "In part: its probabilities are not shown to be wrong by much, nor to be right."
+    headline = "In part: its probabilities are neither shown to be far off nor shown to be right."
     return Answer(standing="partly", headline=headline, findings=findings)
 
 
 def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     for name, told in (
-        ("accuracy", "Accuracy"),
-        ("accuracy[arm=attacked]", "Accuracy under attack"),
-        ("ece", "Expected calibration error"),
+        ("accuracy", "Its accuracy is"),
+        ("accuracy[arm=attacked]", "Its accuracy under attack is"),
+        ("ece", "Its expected calibration error is"),
         ("failure_auroc", "A wrong answer has a lower confidence than a right one with probability"),
-        ("temperature", "The temperature that fits best"),
-        ("worst_group_accuracy", "Accuracy of the worst group"),
-        ("worst_group_ece", "Calibration error of the worst group"),
+        ("temperature", "The temperature that fits best is"),
+        ("worst_group_accuracy", "The accuracy of the worst group is"),
+        ("worst_group_ece", "The calibration error of the worst group is"),
         ("ood_auroc", "An outlier has a lower confidence than a clean example with probability"),
     ):
         estimate = defined(result, name)
         if estimate is not None:
-            yield f"{told}: {in_digits(estimate)}."
+            yield f"{told} {in_digits(estimate)}."
     coverage, size = defined(result, "conformal_coverage"), defined(result, "conformal_set_size")
     if coverage is not None and size is not None:
         promised = 1 - float(params.get("conformal_miss", 0.1))

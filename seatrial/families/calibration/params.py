@@ -15,7 +15,7 @@ REDUCED_PER_S = 400.0
 class CalibrationParams(FamilyParams):
     """Compare confidences with what came true. Nothing is run: what the model answered is in its table."""
 
-    kind: Literal["calibration"] = Field(description="This family.")
+    kind: Literal["calibration"] = Field(description="Which family: this one.")
     bins: int = Field(default=15, ge=1, le=100, description="Bins of every calibration error that has any.")
     conformal_miss: Annotated[Real, Field(gt=0, lt=1)] = Field(
         default=0.1, description="Share of prediction sets that may miss their label (split conformal prediction)."

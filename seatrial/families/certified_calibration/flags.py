@@ -16,20 +16,20 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="batch_dependent",
         severities=("error",),
         speaks_of=("*",),
-        meaning="Asked for the same noisy copies twice, once among other copies of the image and once among copies of "
-        "other images, the model gave different classes. It is no function of one image, and may average the noise of "
-        "a batch away: no certificate holds, and these examples are certified at no radius.",
+        meaning="Asked twice for the same noisy copies, once among other copies of the image and once among copies of "
+        "other images, the model gave different classes. Its answer is not a function of one image alone, and it may "
+        "average the noise of a batch away: no certificate holds, and these examples are certified at no radius.",
         remedy="Audit a model that computes every image by itself; freeze whatever it keeps between calls.",
     ),
     FlagSpec(
         code="function_assumed",
         severities=("warning",),
         speaks_of=("certified_*", "cce*", "cbs", "average_certified_radius"),
-        meaning="The model is an endpoint. A certificate is of a function of one image, and a server may remember what "
-        "it was asked: it could average noise away, or answer near copies alike. From outside that cannot be ruled "
-        "out.",
-        remedy="Upload the weights, or an exported program; or take the numbers for what they are where you run the "
-        "server yourself.",
+        meaning="The model is an endpoint. A certificate holds for a function of one image, but a server may remember "
+        "what it was asked: it could average noise away, or give near copies one answer. From outside that cannot be "
+        "ruled out.",
+        remedy="Upload the weights, or an exported program; or, where you run the server yourself, make sure that it "
+        "answers each image by itself.",
     ),
     FlagSpec(
         code="radius_out_of_reach",
@@ -75,15 +75,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("abstention_rate", "cce", "cbs", "certified_*"),
         shown_by=("abstention_rate", "certified_*"),
         meaning="On many examples no class is shown to have at least half of the draws: they are certified at no "
-        "radius and are in no cce and no cbs.",
+        "radius and count in neither cce nor cbs.",
         remedy="Read cce_system; train for noise of this sigma, use a smaller one, or raise n if it is small.",
     ),
     FlagSpec(
         code="attack_far_below_certificate",
         severities=("info",),
         speaks_of=("cce", "ece"),
-        meaning="The strongest attack reached much less than the certificate allows. The true worst case lies "
-        "between: the gap is the intervals' and the attack's.",
+        meaning="The strongest attack reached much less than the certificate allows. The true worst case lies in "
+        "between; the intervals and the attack both contribute to the gap.",
         remedy="More attack_steps and attack_draws may close it from below, more draws n a little from above.",
     ),
     FlagSpec(
@@ -98,8 +98,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="per_example_alpha",
         severities=("info",),
         speaks_of=("certified_*", "cce*", "cbs"),
-        meaning="Each certificate may be wrong by itself with probability alpha: of many, some are expected to be. "
-        "That is how the field reports.",
+        meaning="Each certificate by itself is wrong with probability at most alpha, so among many some are expected "
+        "to be. The field reports certificates this way.",
         remedy="If cce and cbs are to hold as they stand with probability 1 - alpha, set joint.",
     ),
     FlagSpec(
@@ -115,7 +115,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("info",),
         speaks_of=("cce*", "cbs", "interval_width", "average_certified_radius"),
         meaning="Draws ended once it was settled at which of the radii an example is certified: confidence intervals "
-        "rest on fewer draws and are wider, and radii between those asked for are cut short. They are as valid.",
+        "rest on fewer draws and are wider, and radii between those asked for are cut short. They are just as valid.",
         remedy="For the tightest numbers use fixed sampling.",
     ),
     FlagSpec(
@@ -177,8 +177,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="classes_summed",
         severities=("info",),
         speaks_of=("certified_span", "uncertainty_*", "certified_brier"),
-        meaning="The model has more than 100 classes: the label and the most frequent ones have a certified interval "
-        "each, the others one of their sum. Bounds hold however they share it, and are wider for it.",
+        meaning="The model has more than 100 classes: the label and the most frequent classes have a certified "
+        "interval each, the others share one for their sum. Bounds hold however they divide it, and are wider for "
+        "that.",
         remedy="Raise uncertainty.classes if spans are wide; smoothed_entropy does not depend on it.",
     ),
 )

@@ -157,8 +157,8 @@ METRICS = (
         label="Examples the certificate abstains on",
         unit="1",
         better="lower",
-        description="Share of examples CERTIFY abstains on: no class is shown to have a probability of at least 1/2 "
-        "under noise.",
+        description="Share of examples that CERTIFY (Cohen et al. 2019) abstains on: no class is shown to have a "
+        "probability of at least 1/2 under noise.",
         depends_on=_depends(),
         per_example=RECORDS + "ABSTAINED",
     ),
@@ -168,8 +168,9 @@ METRICS = (
         claim="its accuracy without an attack is {value}",
         unit="1",
         better="higher",
-        description="Accuracy of the smoothed classifier without an attack by PREDICT, which needs only one class to "
-        "come out ahead of every other, not to have half of the draws; its own abstentions count as wrong.",
+        description="Accuracy of the smoothed classifier without an attack by PREDICT (Cohen et al. 2019), which needs "
+        "only one class to come out ahead of every other, not to have half of the draws; its own abstentions count as "
+        "wrong.",
         depends_on=_depends(),
         per_example=equals("certify", "predicted_class"),
     ),

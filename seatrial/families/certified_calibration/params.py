@@ -34,7 +34,7 @@ ATTACKED_DRAWS = 1000
 class CertifiedCalibrationParams(FamilyParams):
     """Bound calibration under every perturbation of an l_2 radius, by randomized smoothing (Emde et al.)."""
 
-    kind: Literal["certified_calibration"] = Field(description="This family.")
+    kind: Literal["certified_calibration"] = Field(description="Which family: this one.")
     sigma: Real = Field(
         default=0.25,
         ge=1e-3,
@@ -47,13 +47,13 @@ class CertifiedCalibrationParams(FamilyParams):
         default=100_000,
         ge=10,
         le=10_000_000,
-        description="Draws that estimate; no radius above sigma Phi^-1(alpha^(1/n)) can be certified.",
+        description="Draws that estimate its probability; no radius above sigma Phi^-1(alpha^(1/n)) can be certified.",
     )
     alpha: Real = Field(
         default=0.001,
         ge=1e-12,
         le=0.2,
-        description="Probability that an example's certified radius is wrong, and that its certified confidences are.",
+        description="Probability that an example's certified radius is wrong, and likewise its certified confidences.",
     )
     radii: list[Annotated[Real, Field(ge=0, le=1e4)]] = Field(
         default=[0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75],
@@ -94,7 +94,7 @@ class CertifiedCalibrationParams(FamilyParams):
     ace_attacks: list[AceAttack] = Field(
         default_factory=list,
         max_length=4,
-        description="Attack the smoothed model's confidence too, to see attack <= certificate.",
+        description="Also attack the smoothed model's confidence, to see that no attack goes beyond the certificate.",
     )
     attack_radius: Real | None = Field(
         default=None, description="Which of the radii to attack at. Default: the largest one not above sigma."

@@ -65,14 +65,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning", "info"),
         speaks_of=("score", "relative_score", "mean_relative_score", "worst_case_score"),
         meaning="Texts of few words, or of a script without spaces, had far more of their characters changed than the "
-        "level says: the scores are those of harder noise. A warning where most texts are such.",
+        "level says: the scores are those of harder noise. It is a warning where most texts are affected.",
         remedy="Compare the scores with those of such texts only, or audit longer ones.",
     ),
     FlagSpec(
         code="confident_under_noise",
         severities=("info",),
         speaks_of=("ece", "mean_confidence"),
-        meaning="Under noise confidence stays where the score falls: it does not tell that the input is damaged.",
+        meaning="Under noise the score falls while confidence stays: it does not reveal that the input is damaged.",
         remedy="Calibrate on noisy texts, or detect noise before the model; a threshold on confidence will not catch "
         "it.",
     ),
@@ -98,7 +98,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("rank",),
         meaning="The intervals of several ranks overlap with that of the first: which attacker does most harm cannot "
         "be told.",
-        remedy="Do not read their order as one; audit more examples to have it.",
+        remedy="Do not rely on their order; audit more examples to settle it.",
     ),
     FlagSpec(
         code="worst_of_draws",

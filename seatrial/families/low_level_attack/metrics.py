@@ -87,7 +87,7 @@ METRICS = (
         claim="{attacker} at level {level} leaves {value} of its score",
         unit="1",
         better="higher",
-        description="Score under the attacker over the score without, s*(p) of section 5.",
+        description="Score under the attacker divided by the score without noise: s*(p) of the paper, section 5.",
         depends_on=_depends(),
         range=FROM_ZERO,
     ),
@@ -156,8 +156,8 @@ METRICS = (
         label="Decisions that change under {attacker}, level {level}",
         unit="1",
         better="lower",
-        description="Share of what was decided that is decided otherwise under noise, right or wrong: classes of "
-        "texts, tags of tokens, labels of multi-label texts.",
+        description="Share of decisions that change under noise, whether they were right or wrong: classes of texts, "
+        "tags of tokens, labels of multi-label texts.",
         depends_on=_depends(),
         per_example=RECORDS + "FLIPPED",
     ),

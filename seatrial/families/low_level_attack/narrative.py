@@ -173,7 +173,8 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     worse = " The flags mean that it may be less still." if doubts else ""
     if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_FRACTION:
         why = (
-            f" Under {in_full(attackers[0])} alone it does no better than guessing ({scored(chance, result)})."
+            f" Under {in_full(attackers[0])} alone it is not shown to do better than guessing "
+            f"({scored(chance, result)})."
             if is_lost
             else f" At level {levels[0]:g} already it is {scored(least.value, result)}."
             if len(levels) > 1
@@ -270,8 +271,10 @@ def _by_level(result: Result, levels: list[float]) -> Iterator[str]:
         worst = estimate_of(result, "worst_case_score", level=level)
         mean = value_of(result, "mean_relative_score", level=level)
         if worst is not None:
-            average = "" if mean is None else f"; over the attackers {format_percentage(mean)} of it is left on average"
-            yield f"At level {level:g} it is {with_interval(worst, result)} under each one's worst attacker{average}."
+            average = "" if mean is None else f"; on average over the attackers, {format_percentage(mean)} of it is "
+            "left"
+            under = f"with each of the {things(result)} under its worst attacker"
+            yield f"At level {level:g} it is {with_interval(worst, result)} {under}{average}."
 
 
 def _by_harm(result: Result, level: float) -> Iterator[str]:
@@ -300,10 +303,10 @@ def _by_harm(result: Result, level: float) -> Iterator[str]:
         yield f"Least harm is done by {in_full(attackers[-1])}, which leaves {format_percentage(least)}."
     kind = things(result)
     fractions = [
-        f"{words(attacker)} for {format_percentage(fraction)}" for attacker, fraction in worst_fractions(result, level)
+        f"{words(attacker)} to {format_percentage(fraction)}" for attacker, fraction in worst_fractions(result, level)
     ]
     if len(fractions) > 1:
-        yield f"The one that does most harm is {enumerate_words(fractions[:3])} of the {kind} that lose by noise there."
+        yield f"Of the {kind} that noise harms there, most harm is done by {enumerate_words(fractions[:3])}."
 
 
 def _tries(result: Result, params: Mapping[str, Any], level: float) -> Iterator[str]:
@@ -346,7 +349,7 @@ def _confidence(result: Result, level: float) -> Iterator[str]:
         yield f"Its confidence falls less than half as far as its score. {told}"
     else:
         yield (
-            f"Its confidence falls with its score, {format_percentage_points(before - after)} of "
+            f"Its confidence falls with its score, by {format_percentage_points(before - after)} where that falls by "
             f"{format_percentage_points(clean - noisy)}. {told}"
         )
 

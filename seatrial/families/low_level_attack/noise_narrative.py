@@ -157,5 +157,5 @@ def how_made(params: Mapping[str, Any], attackers: list[str], asked: list[str]) 
     of = {"segment": "of the spaces between words"}
     if variant == "code" and phi is None:
         of["visual"] = "of the characters"
-    apart = [f"{how} under {words(attacker)}" for attacker, how in of.items() if attacker in used]
-    yield f"A level is the share of a text's words that are attacked{''.join(f', {one}' for one in apart)}."
+    apart = [f"under {words(attacker)}, {how}" for attacker, how in of.items() if attacker in used]
+    yield f"A level is the share of a text's words that are attacked{''.join(f'; {one}' for one in apart)}."

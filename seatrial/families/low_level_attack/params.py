@@ -23,7 +23,7 @@ ASSUMED_WORDS = 25.0
 class LowLevelAttackParams(Noise, FamilyParams):
     """Meet a text classifier or tagger with character-level noise at several levels (Eger and Benz, Zéroe)."""
 
-    kind: Literal["low_level_attack"] = Field(description="This family.")
+    kind: Literal["low_level_attack"] = Field(description="Which family: this one.")
     attackers: Literal["all"] | list[Attacker] = Field(
         default="all",
         description=f"`all`, or names: {', '.join(ATTACKERS)}. segment is not run on tagged tokens: it would leave no "

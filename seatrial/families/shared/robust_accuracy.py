@@ -70,13 +70,13 @@ class RobustAccuracyParams(Request):
         description="Radius of the perturbation in that norm. Default: the check's, where that is in the same norm (of "
         "certificates the radius it attacks at, or would attack at).",
     )
-    steps: int = Field(default=100, ge=1, le=10_000, description="Of every run of APGD and FAB.")
+    steps: int = Field(default=100, ge=1, le=10_000, description="Steps of every run of APGD and FAB.")
     queries: int = Field(
         default=5000,
         ge=0,
         le=100_000,
-        description="Of Square, in `standard`; 0 leaves it out. An endpoint is attacked by Square and, with a fifth as "
-        "many queries, by decisions alone (RayS, Chen and Gu 2020), and by nothing else.",
+        description="Queries of Square, in `standard`; 0 leaves it out. An endpoint is attacked by Square and, with a "
+        "fifth as many queries, by decisions alone (RayS, Chen and Gu 2020), and by nothing else.",
     )
 
     survivors: int | None = Field(

@@ -35,9 +35,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="square_improves",
         severities=("error", "warning", "info"),
         speaks_of=("robust_accuracy",),
-        meaning="Square, which sees scores only, broke examples that the gradient attacks could not. An error where "
-        "the paired interval of the difference lies above 5 points of robust accuracy: the gradients are masked, and "
-        "true robustness is lower still. A warning above 0.2 points; a note where that may be chance.",
+        meaning="Square, which sees scores only, broke examples that the gradient attacks could not. It is an error "
+        "where the paired interval of the difference lies above 5 points of robust accuracy: the gradients are masked, "
+        "and true robustness is lower still. It is a warning above 0.2 points, and a note where that may be chance.",
         remedy="Attack the model adaptively, around whatever hides its gradients.",
     ),
     FlagSpec(

@@ -24,16 +24,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="errored_examples",
         severities=("warning", "info"),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
-        meaning="Examples errored under a recipe and are in none of its numbers. Right examples take more queries and "
-        "err more often than wrong ones.",
+        meaning="Some examples errored under a recipe and count in none of its numbers. Examples that were right take "
+        "more queries, and so error more often, than those that were wrong.",
         remedy="Give attacks more time or queries, or fix what the message says; read the bounds in the message.",
     ),
     FlagSpec(
         code="unfinished_attacks",
         severities=("warning", "info"),
         speaks_of=("adversarial_accuracy", "attack_success_rate"),
-        meaning="The query budget ended attacks before they were through. What they left standing is not shown to "
-        "withstand.",
+        meaning="The query budget ended attacks before they were finished. The texts they left standing have not been "
+        "shown to withstand them.",
         remedy="Raise query_budget, or leave it out.",
     ),
     FlagSpec(
@@ -58,7 +58,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error", "warning", "info"),
         speaks_of=("adversarial_accuracy", "illusion_gap", "temperature"),
         meaning="The endpoint gave probabilities of exactly 0. What they were before rounding is lost, and no "
-        "temperature restores it. A note where few texts have one and the digits of the rounding are known.",
+        "temperature restores it. It is a note where few texts have one and the digits of the rounding are known.",
         remedy="Let the endpoint answer with logits, or with log probabilities.",
     ),
     FlagSpec(
@@ -88,7 +88,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="calibration_did_not_help",
         severities=("info",),
         speaks_of=("illusion_gap",),
-        meaning="Calibration brings to light hardly any of an illusion that another arm shows.",
+        meaning="Calibration reveals hardly any of an illusion that another arm shows.",
         remedy="Judge by the lowest arm.",
     ),
     FlagSpec(
@@ -111,8 +111,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="few_validation_examples",
         severities=("warning",),
         speaks_of=("temperature", "adversarial_accuracy", "illusion_gap"),
-        meaning="The fitted arms rest on so few validation examples that a temperature is open by a factor of two or "
-        "more.",
+        meaning="The fitted arms rest on so few validation examples that a temperature is uncertain by a factor of two "
+        "or more.",
         remedy="Raise validation_samples, or give a validation_dataset.",
     ),
     FlagSpec(
@@ -128,38 +128,38 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="uninformative_scores",
         severities=("error", "warning"),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
-        meaning="The scores hardly lead an attack: few distinct ones, most one-letter edits move none, many texts "
-        "share one confidence, neighbours differ as much as strangers, or edits move them otherwise than a surrogate "
-        "of the decisions. An error where an attack that sees labels alone leaves significantly less than every attack "
-        "that reads scores.",
+        meaning="The scores hardly guide an attack: they take few distinct values, most one-letter edits move none of "
+        "them, many texts share one confidence, texts one letter apart differ as much as unrelated ones, or edits move "
+        "them in other directions than a surrogate trained on the decisions. It is an error where an attack that sees "
+        "labels alone leaves significantly less than every attack that reads scores.",
         remedy="Judge by the arm label_only, with more label_queries, or serve the model's own scores.",
     ),
     FlagSpec(
         code="answers_depend_on_history",
         severities=("error",),
         speaks_of=("*",),
-        meaning="The same text was given another answer after its neighbours or in another session, scores stand "
-        "still or decisions hold on for longer where a path of edits was asked first, both move less after the audit's "
-        "other questions than before them, an edited text is decided as its unedited one once that was asked, or texts "
-        "that were probed for a memory withstand less than others: a cache, a session or chance answers in the "
-        "model's place.",
-        remedy="Audit the model without what remembers its questions.",
+        meaning="Answers depend on what was asked before. The same text got another answer after its neighbours had "
+        "been asked, or in another session; scores stand still, or decisions persist, where a path of edits was asked "
+        "first; both move less after the audit's other questions than before them; an edited text is decided like its "
+        "original once that was asked; or texts that were probed for a memory withstand less than others. A cache, a "
+        "session or chance answers in the model's place.",
+        remedy="Audit the model without whatever remembers its questions.",
     ),
     FlagSpec(
         code="memorised_texts",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap", "clean_accuracy"),
-        meaning="Texts withstand the search that is told labels alone as they stand, and no longer with reference "
-        "numbers behind them: the model, or what stands before it, knows these very texts.",
+        meaning="As they are, texts withstand the search that sees labels alone; with reference numbers appended they "
+        "no longer do. The model, or something in front of it, knows these very texts.",
         remedy="Audit texts the model has not seen, and without caches or filters that recognise texts.",
     ),
     FlagSpec(
         code="meaning_free_edits",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
-        meaning="More than three in ten texts that withstand a recipe are decided otherwise after an edit that nobody "
-        "reads: a full stop more or less, two spaces, a word twice, an invisible character (lower end of the "
-        "interval). The model is made to withstand the recipes' edits and no others.",
+        meaning="More than three in ten texts that withstand a recipe (lower end of the interval) change class after "
+        "an edit that no reader would notice: a full stop more or less, two spaces, a word twice, an invisible "
+        "character. The model withstands the recipes' edits and no others.",
         remedy="Do not rely on its robustness; clean texts for serving as they are cleaned for the model's training, "
         "and audit again.",
     ),
@@ -167,18 +167,18 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="arbitrary_when_edited",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
-        meaning="Texts with some words edited at random, without a search, are decided as they are without no more "
-        "often than by chance (Cohen's kappa, upper end of the interval below .3): one class for all texts with "
-        "unknown words, or something else that no edit can move.",
-        remedy="Do not rely on its robustness; find what decides texts with typing errors, or unusual letters, in the "
-        "model's place.",
+        meaning="After some of its words are edited at random, without a search, a text keeps its class hardly more "
+        "often than by chance (Cohen's kappa, upper end of the interval below 0.3): all texts with unknown words may "
+        "be given one class, or something else decides that no edit can move.",
+        remedy="Do not rely on its robustness; find out what decides about texts with typing errors, or unusual "
+        "letters, in the model's place.",
     ),
     FlagSpec(
         code="masked_importance",
         severities=("info",),
         speaks_of=("importance_correlation",),
         meaning="As served, every word of some texts has the same importance, while calibrated scores tell words "
-        "apart. They count as a correlation of 0.",
+        "apart. Such texts count as a correlation of 0.",
         remedy="Read masked_importance beside the correlation.",
     ),
     FlagSpec(
@@ -186,8 +186,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning", "info"),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
         meaning="A recipe could hardly write anything under its constraints, or ran into its limit of edits on most "
-        "texts. That a text withstands it is no sign of robustness. With too few candidates it has no accuracy of its "
-        "own either. A warning where no other recipe could do more.",
+        "texts. That a text withstands it is no sign of robustness. A recipe with too few candidates is given no "
+        "accuracy of its own either. It is a warning where no other recipe could do more.",
         remedy="Ask for a recipe that can do more, install the resources it was published with, or give edit_share "
         "where a limit of edits held it back.",
     ),
@@ -195,8 +195,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="one_part_edited",
         severities=("warning", "info"),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
-        meaning="Of pairs of texts one part was left as it is, by a recipe that was published so (textfooler) or by "
-        "`pair_parts`: what edits of it do is not known. A note where another recipe edited both.",
+        meaning="In pairs of texts one part was left unedited, because the recipe was published that way (textfooler) "
+        "or because of `pair_parts`: what edits of that part do is not known. It is a note where another recipe edited "
+        "both.",
         remedy="Set pair_parts to both where an attacker may write both, or add a recipe that edits both.",
     ),
     FlagSpec(

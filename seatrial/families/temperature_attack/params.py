@@ -76,7 +76,7 @@ MEANING_FREE_EDITS = 28
 class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
 
-    kind: Literal["temperature_attack"] = Field(description="This family.")
+    kind: Literal["temperature_attack"] = Field(description="Which family: this one.")
     recipes: list[Recipe] = Field(
         default=["deepwordbug"],
         min_length=1,

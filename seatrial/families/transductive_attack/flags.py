@@ -10,8 +10,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="defence_failed",
         severities=("error",),
         speaks_of=("robustness", "clean_accuracy", "overestimate", "gain_over_static", *PAIR),
-        meaning="Games of a defence have no numbers. What rests on them alone is null; where other repeats went "
-        "through those count, which may flatter a defence that fails when it is hard pressed.",
+        meaning="Some games, an attack against a defence each, failed and have no numbers. Estimates that rest on them "
+        "alone are null; where other repeats finished, those count, which may flatter a defence that fails when it is "
+        "hard pressed.",
         remedy="Fix the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
     ),
     FlagSpec(
@@ -35,11 +36,11 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="no_adaptive_attack",
         severities=("warning",),
         speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
-        meaning="No number is about an attacker who knows the defence: carried over from the static model, attacks "
-        "meet another model than they were made for; or every model the attacker simulated answered as the first one, "
-        "so that there was nothing of the defence to attack.",
-        remedy="Ask for fpa, gmsa_avg and gmsa_min, or see to it that they can finish; of a defence that refuses, ask "
-        "for iterations and give rejection_scores a gradient. Do not rely on any robustness here before.",
+        meaning="No number is about an attacker who knows the defence. Either all attacks were carried over from the "
+        "static model, and met another model than the one they were made for; or every model the attacker simulated "
+        "answered like the first, so that there was no defence to attack.",
+        remedy="Ask for fpa, gmsa_avg and gmsa_min, or see to it that they can finish; for a defence that refuses, ask "
+        "for iterations and give rejection_scores a gradient. Until then, do not rely on any robustness here.",
     ),
     FlagSpec(
         code="defence_not_simulated",
@@ -53,8 +54,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="adaptive_weaker_than_transfer",
         severities=("error",),
         speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
-        meaning="Attacks that know the defence demonstrably do less than one that does not. Who knows a defence can do "
-        "all that others can: the attack was too weak, and its numbers say nothing of such an attacker.",
+        meaning="Attacks that know the defence demonstrably do less harm than one that does not. An attacker who knows "
+        "the defence can do all that others can, so the attack was too weak, and its numbers say nothing about such an "
+        "attacker.",
         remedy="Raise steps and iterations, see that step_size times steps exceeds epsilon, and submit again.",
     ),
     FlagSpec(
@@ -62,7 +64,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning",),
         speaks_of=PAIR,
         meaning="A defence demonstrably refuses more than a twentieth of examples nobody attacked: as they are, beside "
-        "attacked ones, or harmlessly changed. Errors on what it answers are bought with answers it owes.",
+        "attacked ones, or harmlessly changed. Its low error on what it answers is paid for with refusals of what it "
+        "should answer.",
         remedy="Raise its threshold, and judge selective_error together with rejection_rate[attack=clean] and "
         "clean_rejection_rate.",
     ),
@@ -70,8 +73,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="nearly_all_refused",
         severities=("warning", "info"),
         speaks_of=("selective_error", "robustness", "gain_over_static"),
-        meaning="Under an attack a defence refused nearly every example: of what it answers there is hardly an error "
-        "to be measured. A warning where that is so under every attack that simulates it: none was able to go "
+        meaning="Under an attack a defence refused nearly every example: it answers so few that its errors can hardly "
+        "be measured. It is a warning where that is so under every attack that simulates it: none was able to go "
         "unnoticed, and nothing is known of one that is.",
         remedy="Raise steps and iterations, ask for fpa, gmsa_avg and gmsa_min, and see that what refuses has a "
         "gradient an attack can follow.",
@@ -91,7 +94,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("static_robustness", "gain_over_static"),
         meaning="Examples withstand AutoAttack on the static model and fall to PGD: static_robustness is too high by "
         "these, and gain_over_static too low.",
-        remedy="A few are chance; of many, look at what misleads gradients, and leave autoattack_queries at 5000.",
+        remedy="A few are chance; if there are many, look at what misleads the gradients, and leave autoattack_queries "
+        "at 5000.",
     ),
     FlagSpec(
         code="autoattack_without_square",
@@ -107,14 +111,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("robustness",),
         meaning="In some rounds no iteration brought the simulated defence lower than the clean batch leaves it, and "
         "the clean batch was sent: these examples were not attacked at all.",
-        remedy="Where it is often, raise steps, step_size or iterations.",
+        remedy="Where this happens often, raise steps, step_size or iterations.",
     ),
     FlagSpec(
         code="varies_between_repeats",
         severities=("info",),
         speaks_of=("robustness", "overestimate", "gain_over_static"),
-        meaning="What the defender draws moves the numbers by more than their intervals, which are of examples alone, "
-        "are wide.",
+        meaning="The defender's random draws move the numbers by more than the width of their intervals, which account "
+        "for the examples alone.",
         remedy="Raise repeats, and state robustness_std beside the mean.",
     ),
     FlagSpec(
@@ -129,8 +133,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="adversarial_order",
         severities=("info",),
         speaks_of=("*",),
-        meaning="Examples came sorted by label within windows of two batches, so batches hold few classes; without an "
-        "attack too.",
-        remedy="Compare with the natural order of a second check: what differs is the price of trusting the order.",
+        meaning="Examples came sorted by label within windows of two batches, so batches hold few classes, also where "
+        "nobody attacks.",
+        remedy="Compare with a second check in natural order: the difference is the price of trusting the order.",
     ),
 )

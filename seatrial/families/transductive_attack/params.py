@@ -72,7 +72,7 @@ LEAST = 1e-6
 class TransductiveAttackParams(FamilyParams):
     """Attack defences that adapt at test time, by what is made without and with knowledge of them (Chen et al.)."""
 
-    kind: Literal["transductive_attack"] = Field(description="This family.")
+    kind: Literal["transductive_attack"] = Field(description="Which family: this one.")
     defences: list[DefenceParams] = Field(min_length=1, max_length=8, description="Defences of the audited model.")
     attacks: list[AttackName] = Field(
         default=["transfer_autoattack", "transfer_pgd", "fpa", "gmsa_avg", "gmsa_min"],
@@ -92,12 +92,14 @@ class TransductiveAttackParams(FamilyParams):
     epsilon: Real = Field(default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.")
     step_size: Real = Field(default=1 / 255, ge=LEAST / 16, le=2.5e6, description="Length of a step of PGD.")
     steps: int = Field(default=40, ge=1, le=10_000, description="Steps of PGD against one model.")
-    iterations: int = Field(default=9, ge=0, le=100, description="T: the defence is simulated T + 1 times an attack.")
+    iterations: int = Field(
+        default=9, ge=0, le=100, description="T of the paper: an attack simulates the defence T + 1 times."
+    )
     initial_model: Literal["official", "induced"] = Field(
         default="official",
-        description="F^(0) of attacks that simulate a one-round defence. `official`: as in the authors' code, of "
-        "`dann` and `urejectron` the static model, of others the model that the unperturbed points induce; "
-        "`induced`: of all the latter.",
+        description="The model, F^(0), with which attacks that simulate a one-round defence begin. `official`: as in "
+        "the authors' code, the static model for `dann` and `urejectron`, and for others the model that the "
+        "unperturbed points induce; `induced`: the latter for all.",
     )
     order: Literal["natural", "adversarial"] = Field(
         default="natural", description="`adversarial`: examples come sorted by label within windows of two batches."
@@ -106,16 +108,24 @@ class TransductiveAttackParams(FamilyParams):
         default="private",
         description="`leaking`: before each round the attacker sees the state a defender with memory is in.",
     )
-    repeats: int = Field(default=1, ge=1, le=20, description="Games with other private randomness, each a number.")
+    repeats: int = Field(
+        default=1,
+        ge=1,
+        le=20,
+        description="How often each game is played, each time with other private randomness of the defender.",
+    )
     autoattack_queries: int = Field(
-        default=5000, ge=0, le=100_000, description="Of its Square attack; 0 leaves it out."
+        default=5000, ge=0, le=100_000, description="Queries of AutoAttack's Square attack; 0 leaves it out."
     )
     cw_steps: int = Field(default=100, ge=1, le=10_000, description="Steps of `transfer_cw`.")
     cw_learning_rate: Real = Field(
-        default=0.01, ge=1e-6, le=100, description="Of `transfer_cw`'s Adam, in the space of arctanh."
+        default=0.01, ge=1e-6, le=100, description="Learning rate of Adam in `transfer_cw`, in the space of arctanh."
     )
     brightness: Real = Field(
-        default=0.05, ge=0, le=1, description="Added to the value (HSV) by `brightness`; 0.05 is severity 1."
+        default=0.05,
+        ge=0,
+        le=1,
+        description="What `brightness` adds to the value (HSV) of each pixel; 0.05 is severity 1.",
     )
     round_timeout_s: Real = Field(
         default=3600.0, ge=1, le=86_400, description="Seconds an iteration or a round may take; beyond, a game fails."

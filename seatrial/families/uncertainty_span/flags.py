@@ -11,10 +11,10 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
         spares=UNATTACKED,
-        meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, "
-        "by scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image) widen "
-        "the span by over 5 % of log C more than those that follow its gradients, by a paired interval above 0: its "
-        "gradients are masked.",
+        meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, by "
+        "scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image) widen "
+        "the span by over 5 % of log C more than those that follow its gradients, and the paired interval of the "
+        "difference lies above 0: the model's gradients are masked.",
         remedy="Audit the model without what hides its gradients. mus_worst counts all of these attacks and may still "
         "be too low.",
     ),
@@ -23,9 +23,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "*ece", "mce", "conformal*"),
         spares=UNATTACKED,
-        meaning="Followed to where their prediction changes, more than a quarter of the images keep over half of their "
-        "lead in logits until 95% of the way there (lower end of the interval): the scores are made up from the "
-        "decision, and no attack on them shows how uncertain the model is.",
+        meaning="On the way to where the prediction changes, more than a quarter of the images (lower end of the "
+        "interval) keep over half of their lead in logits for 95 % of the way: the scores seem to be made up from the "
+        "decision, so that no attack on them shows how uncertain the model is.",
         remedy="Audit the model without what replaces its scores: a network's own lead shrinks to nothing on the way.",
     ),
     FlagSpec(
@@ -33,9 +33,11 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=("mus_calibrated",),
         spares=UNATTACKED,
-        meaning="At the likeliest temperature the mean confidence is surely more than 0.15 away from the accuracy: a "
-        "few answers that are far surer than the others, and wrong, decide the temperature for all.",
-        remedy="Look at the wrong answers of the largest lead, and audit the model without what makes them.",
+        meaning="At the temperature of greatest likelihood, mean confidence and accuracy differ by more than 0.15, "
+        "beyond what chance explains: a few wrong answers that are far more confident than the others decide the "
+        "temperature for all.",
+        remedy="Look at the wrong answers with the largest lead in logits, and audit the model without whatever "
+        "produces them.",
     ),
     FlagSpec(
         code="gradient_free",
@@ -52,9 +54,9 @@ FLAGS: tuple[FlagSpec, ...] = (
             "conformal*",
             "robust_accuracy",
         ),
-        meaning="The model is an endpoint and gives no gradients: searches by scores and by decisions alone ran, and "
-        "nothing stronger could; what they reached is a lower bound of what an attacker with the weights does. An "
-        "error where its scores do not even show those: rounded, labels alone, or remembered.",
+        meaning="The model is an endpoint and gives no gradients, so only searches by its scores and by its decisions "
+        "could run; what they reached is a lower bound of what an attacker with the weights can do. It is an error "
+        "where the scores hide even that: because they are rounded, are labels alone, or are remembered.",
         remedy="Upload the weights, or an exported program, to have it attacked by gradients; let the endpoint answer "
         "with the model's own scores.",
     ),
@@ -72,8 +74,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("mus*", "msus*", "conformal*", "part_*", "robust_accuracy"),
         spares=UNATTACKED,
         meaning="Gradients were exactly zero although the loss could still fall: the model hides its gradients "
-        "(quantisation, thresholds, detached computation), and the span is a loose lower bound. A note where they are "
-        "few and attacks that need none reach no further.",
+        "(quantisation, thresholds, detached computation), and the span is a loose lower bound. It is a note where "
+        "they are few and attacks that need none reach no further.",
         remedy="Audit the model without its non-differentiable part, or give a transfer_model.",
     ),
     FlagSpec(
@@ -90,7 +92,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning", "info"),
         speaks_of=("mus*", "span_growth"),
         meaning="The mean span does not widen at twice the radius although there is room: an unmasked span grows with "
-        "epsilon until it nears log C. A note where attacks that need no gradients reach no further.",
+        "epsilon until it nears log C. It is a note where attacks that need no gradients reach no further.",
         remedy="With few steps, audit again with at least 20; otherwise compare with a transfer_model and look at the "
         "other flags.",
     ),
@@ -100,7 +102,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("mus", "msus", "entropy", "confidence", "conformal*"),
         spares=UNATTACKED,
         meaning="In float32 the softmax of many clean images gives one class a probability of exactly 1, where "
-        "entropy has no gradient for the paper's attacks. An error where the attack on temperature-scaled logits "
+        "entropy has no gradient for the paper's attacks. It is an error where the attack on temperature-scaled logits "
         "reaches what no other does.",
         remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
     ),
@@ -110,8 +112,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=("part_*", "entropy_part"),
         spares=UNATTACKED,
         meaning="The epistemic part is next to nothing on every image looked at, attacked ones too, or is the same on "
-        "all of them: the members are equal or nearly, or dropout changes next to nothing. Its span is small for that, "
-        "and not because the model withstood an attack. An error where it is no more than rounding.",
+        "all of them: the members are equal or nearly, or dropout changes next to nothing. Its span is small for that "
+        "reason, and not because the model withstood an attack. It is an error where it is no more than rounding.",
         remedy="Train the members apart (other seeds, data or architectures), or with a dropout that matters; look at "
         "the epistemic part on data of another kind before relying on it.",
     ),

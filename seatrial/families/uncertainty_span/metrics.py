@@ -111,7 +111,7 @@ METRICS = (
         claim="attackers can swing its uncertainty over {value}",
         unit="nat",
         better="lower",
-        description="Mean over examples of the widest span any of the attacks reached: the number to gate on.",
+        description="Mean over examples of the widest span that any of the attacks reached: the number to gate on.",
         depends_on=_depends(has_all=True),
         range=FROM_ZERO,
         example_range=entropies,
@@ -226,8 +226,8 @@ METRICS = (
         label="Accuracy ({arm})",
         unit="1",
         better="higher",
-        description="Share of right predictions in an arm, whose attack moves confidence and is not after the "
-        "prediction: no robust accuracy, which is what AutoAttack leaves (`robust_accuracy`).",
+        description="Share of right predictions in an arm. Its attack aims at the confidence, not at the prediction, "
+        "so this is not a robust accuracy: `robust_accuracy` is, after AutoAttack.",
         depends_on=_depends(),
         per_example=equals("attack", "prediction_{arm}"),
     ),
@@ -269,7 +269,7 @@ METRICS = (
         label="Calibration error in bins of equal mass ({arm})",
         unit="1",
         better="lower",
-        description="Expected calibration error in bins of as many examples each (AdaECE; Nguyen and O'Connor 2015).",
+        description="Expected calibration error in bins of equally many examples (AdaECE; Nguyen and O'Connor 2015).",
         depends_on=_depends(is_binned=True),
     ),
     Metric(
@@ -331,7 +331,8 @@ METRICS = (
         label="Calibration error in bins of equal mass, under attack ({attack})",
         unit="1",
         better="lower",
-        description="ECE under a label-preserving attack, in bins of as many examples each, cut after it (AdaECE).",
+        description="ECE under a label-preserving attack, in bins of equally many examples, cut after the attack "
+        "(AdaECE).",
         depends_on=_depends(is_binned=True),
     ),
     Metric(

@@ -80,7 +80,7 @@ class OutlierParams(Request):
 class UncertaintySpanParams(FamilyParams):
     """Attack a classifier's predictive entropy both ways and report the span between (Ledda et al.)."""
 
-    kind: Literal["uncertainty_span"] = Field(description="This family.")
+    kind: Literal["uncertainty_span"] = Field(description="Which family: this one.")
     norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation, on pixels in [0, 1].")
     epsilon: Real = Field(
         default=8 / 255, ge=LEAST, le=1e6, description="Radius of the perturbation in that norm.", examples=[0.031]

@@ -21,9 +21,9 @@ class ConformalParams(Request):
         "seed, calibrate them; the others are judged.",
     )
     penalty: Real = Field(
-        default=0.1, ge=0, le=10, description="Of `raps`: added to the score of a class for every rank beyond `free`."
+        default=0.1, ge=0, le=10, description="Added by `raps` to the score of a class for every rank beyond `free`."
     )
-    free: int = Field(default=2, ge=0, le=100_000, description="Of `raps`: ranks without a penalty.")
+    free: int = Field(default=2, ge=0, le=100_000, description="Ranks that `raps` leaves without a penalty.")
 
     def fewest(self) -> int:
         """Return the least number of examples that can promise the coverage, both halves counted.

@@ -79,7 +79,7 @@ def flags(function: Callable[[str], torch.Tensor], attacks: int = 0) -> dict[str
 def test_decisions_of_similar_texts_asked_before_are_seen_though_scores_move(edits: int) -> None:
     flag = flags(Sticky(edits))["answers_depend_on_history"]
     assert flag.severity == "error"
-    assert "holds on for longer" in flag.message
+    assert "persists for longer" in flag.message
     assert "one answer on average" not in flag.message
 
 
@@ -87,7 +87,7 @@ def test_decisions_of_similar_texts_asked_before_are_seen_though_scores_move(edi
     ("later", "cause"),
     [
         (Cache(4), "fewer one-letter edits move a score"),
-        (Sticky(6), "holds on for longer"),
+        (Sticky(6), "persists for longer"),
         (Sticky(25), "changed the decision on"),
     ],
 )

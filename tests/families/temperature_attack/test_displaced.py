@@ -93,7 +93,7 @@ def test_texts_known_by_heart_are_told() -> None:
     done = audited(Knowing(40))
     flag = flags(done)["memorised_texts"]
     assert flag.severity == "error"
-    assert "withstand the search that is told labels alone" in flag.message
+    assert "withstand the search that sees labels alone" in flag.message
     found = read_displacement(done[CLOSING])
     assert found is not None
     # It is right about them too, unattacked: the number beside a text takes nothing from what it says.
@@ -115,7 +115,7 @@ def test_who_answers_what_a_text_says_is_left_alone(function: Answering) -> None
 
 def test_decisions_that_were_kept_while_a_text_was_attacked_and_then_forgotten_are_told() -> None:
     flag = flags(audited(Knowing(40), after=honest))["answers_depend_on_history"]
-    assert "decided otherwise when all was over" in flag.message
+    assert "changed class when they were asked again after all attacks" in flag.message
 
 
 def test_decisions_kept_of_whatever_is_near_to_what_was_asked_are_told_by_asking_edits_first() -> None:

@@ -118,7 +118,7 @@ def test_numbers_without_an_attacker_who_knows_the_defence_say_so(attacks, faile
     found = by_code(doubts(params, rates=rates, failed={game_of("dent", name, 0): "no" for name in failed}))
     assert set(found) == codes
     told = (
-        "every attack that knows the defence failed in every repeat. Mend"
+        "every attack that knows the defence failed in every repeat. Fix"
         if failed
         else "no attack that knows the defence was asked for. Ask for fpa"
     )

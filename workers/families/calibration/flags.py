@@ -68,8 +68,8 @@ def perfect_accuracy(clean: ArmSample) -> list[Flag]:
             code="perfect_accuracy",
             severity="warning",
             message=f"All {len(clean)} answers are right. Labels that leaked into the predictions look like that, and "
-            "so do training examples; a table cannot show that it is not so. Audit predictions of examples whose "
-            "labels whoever made them could not see.",
+            "so do training examples; a table cannot show otherwise. Audit predictions that were made without sight "
+            "of the labels.",
         )
     ]
 
@@ -212,8 +212,7 @@ def no_temperature(audit: Audit) -> list[Flag]:
         Flag(
             code="no_temperature",
             severity="info",
-            message=f"No temperature makes the labels likeliest ({why.replace('_', ' ')}): read the calibration errors "
-            "instead.",
+            message=f"No temperature fits best ({why.replace('_', ' ')}): read the calibration errors instead.",
         )
     ]
 

@@ -35,7 +35,7 @@ def span_says_little(params: CertifiedCalibrationParams, certify: Sample) -> lis
     )
     if smoothed > NEARLY_ALL:
         seen = f"The scores of one draw have {smoothed:.0%} of the entropy of uniform ones: they say little about the "
-        seen += "class, and no attack could move their uncertainty far. The span is small for that alone."
+        seen += "class, and no attack could move their uncertainty far. The span is small for that reason alone."
     elif smoothed < NEARLY_NONE and entropy > TIMES * smoothed:
         seen = (
             f"The scores of one draw are one-hot (mean entropy {smoothed * most:.2g}) although draws disagree (entropy "
@@ -88,8 +88,8 @@ def classes_summed(params: CertifiedCalibrationParams, certify: Sample) -> list[
             code="classes_summed",
             severity="info",
             message=f"The model has {classes} classes. The label and the most frequent ones, {kept} in all, have an "
-            f"interval each, the other {classes - kept} one of their sum: the bounds of uncertainty hold however they "
-            "share it, and there is no classwise calibration error.",
+            f"interval each, the other {classes - kept} share one for their sum: the bounds of uncertainty hold "
+            "however they divide it, and there is no classwise calibration error.",
         )
     ]
 

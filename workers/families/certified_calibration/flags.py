@@ -121,9 +121,10 @@ def function_assumed(certify: Sample) -> list[Flag]:
         Flag(
             code="function_assumed",
             severity="warning",
-            message="The model is an endpoint. Certificates are of a function of one image; a server that remembers "
+            message="The model is an endpoint. Certificates hold for a function of one image; a server that remembers "
             "what it was asked could average noise away, or give all noisy copies of an image one answer, and be "
-            "certified for what it cannot do. They hold as far as whoever runs it vouches that it does not.",
+            "certified for what it cannot do. They hold only as far as whoever runs the server vouches that it does "
+            "not.",
         )
     ]
 
@@ -138,9 +139,9 @@ def batch_dependent(certify: Sample) -> list[Flag]:
             code="batch_dependent",
             severity="error",
             message=f"On {count} of {certify.valid} examples the model gave noisy copies other classes among copies of "
-            "the same image than among copies of other images, or than it had given before. What it computes is no "
-            "function of one image: it may average the noise of a batch away, and no certificate holds. These examples "
-            "count as certified at no radius; do not rely on the others either.",
+            "the same image than among copies of other images, or than it had given before. Its answer is not a "
+            "function of one image alone: it may average the noise of a batch away, and no certificate holds. These "
+            "examples count as certified at no radius; do not rely on the others either.",
         )
     ]
 
@@ -182,7 +183,7 @@ def too_few_certified(
                 severity="warning",
                 message=f"None of the {certify.valid} examples is certified at {_radii(none)}, so cce, cbs and what "
                 "they are compared with are undefined there: that is no sign of good calibration. cce_system, over all "
-                "examples, is defined and says what can be promised: hardly anything. Train with noise of this sigma, "
+                "examples, is defined there and says how little can be promised. Train with noise of this sigma, "
                 "or ask for smaller radii.",
             )
         )
@@ -235,9 +236,9 @@ def abstains_often(params: CertifiedCalibrationParams, certify: Sample) -> list[
             code="abstains_often",
             severity="warning",
             message=f"On {fraction:.0%} of the examples no class is shown to have at least half of the draws, so they "
-            "are certified at no radius and are in no cce and no cbs. The numbers are about the easier rest; "
-            f"cce_system is about all. Train for noise of sigma {params.sigma:g}, use a smaller one, or raise n if it "
-            "is small.",
+            "are certified at no radius and count in neither cce nor cbs. The numbers are about the rest, which are "
+            "easier; cce_system is about all. Train for noise of sigma {params.sigma:g}, use a smaller one, or "
+            "raise n if it is small.",
         )
     ]
 
@@ -262,9 +263,10 @@ def attack_far_below_certificate(
             code="attack_far_below_certificate",
             severity="info",
             message=f"At radius {radius:g} the strongest attack, {best}, reached an ECE of {known[best]:.3f}; the "
-            f"certificate allows {certified:.3f}. The true worst case lies between. The gap is the intervals' (they "
-            "hold for any model with such scores under noise) and the attack's (it seeks one direction for all "
-            "examples): more attack_steps and attack_draws may close it from below, more draws n a little from above.",
+            f"certificate allows {certified:.3f}. The true worst case lies in between. Both contribute to the gap: the "
+            "intervals, which hold for any model with such scores under noise, and the attack, which seeks one "
+            "direction for all examples. More attack_steps and attack_draws may close it from below, more draws n a "
+            "little from above.",
         )
     ]
 
@@ -301,9 +303,9 @@ def per_example_alpha(params: CertifiedCalibrationParams, certify: Sample) -> li
             code="per_example_alpha",
             severity="info",
             message=f"Each example's radius is wrong with probability at most {params.alpha:g}, and its confidence "
-            f"interval likewise: of {certify.valid} examples, up to {wrong:.2g} of each are expected to be wrong. That "
-            "is how the field reports. If cce and cbs are to hold as they stand with probability 1 - alpha, set joint: "
-            "all certificates then hold at once, at slightly smaller radii.",
+            f"interval likewise: of {certify.valid} examples, up to {wrong:.2g} of each are expected to be wrong. The "
+            "field reports certificates this way. If cce and cbs are to hold as they stand with probability 1 - "
+            "alpha, set joint: all certificates then hold at once, at slightly smaller radii.",
         )
     ]
 
@@ -336,7 +338,7 @@ def adaptive_intervals(params: CertifiedCalibrationParams, certify: Sample) -> l
             message=f"Draws ended once it was settled at which of the radii an example is certified: "
             f"{draws.mean():.0f} on average, {np.median(draws):.0f} at the median, of {params.n} allowed. Confidence "
             "intervals rest on these fewer draws and are wider, so cce and cbs are larger than fixed sampling would "
-            "give, and certified radii are cut short between those asked for. They are as valid. For the tightest "
+            "give, and certified radii are cut short between those asked for. They are just as valid. For the tightest "
             "numbers use fixed sampling.",
         )
     ]

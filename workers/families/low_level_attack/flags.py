@@ -74,7 +74,7 @@ def nothing_measured(audit: Audit) -> list[Flag]:
             code="nothing_measured",
             severity="error",
             message=f"Of {audit.size} examples none was answered both without noise and under the attackers that can "
-            f"be compared, so nothing is known of the model under noise.{most} Mend that and run the audit again.",
+            f"be compared, so nothing is known of the model under noise.{most} Fix that and run the audit again.",
         )
     ]
 
@@ -159,10 +159,10 @@ def errored_examples(audit: Audit) -> list[Flag]:
         Flag(
             code="errored_examples",
             severity="warning" if most > ERRORED_SHARE * audit.size else "info",
-            message=f"{most} of {audit.size} examples errored {where} and are in none of its numbers; most often "
-            f"({times} times): {reason[:300]}. What compares attackers is measured on the {len(audit.common)} examples "
-            "answered under all that are compared. If long or odd texts err more often than others, the scores are "
-            "higher than those of all texts.",
+            message=f"{most} of {audit.size} examples errored {where} and count in none of its numbers; the most "
+            f"frequent reason ({times} times): {reason[:300]}. What compares attackers is measured on the "
+            f"{len(audit.common)} examples answered under all that are compared. If long or odd texts err more often "
+            "than others, the scores are higher than those of all texts.",
         )
     ]
 
@@ -249,7 +249,7 @@ def confident_under_noise(audit: Audit, drawn: Resampled) -> list[Flag]:
             # What was found, and no doubt about it: a gate has ECE under noise to ask for.
             severity="info",
             message=f"Under {listed([attacker])} at level {audit.highest:g}, {cell.accuracy[0]:.1%} of the decisions "
-            f"are right and mean confidence is {cell.confidence[0]:.1%}: confidence does not tell that the input is "
+            f"are right and mean confidence is {cell.confidence[0]:.1%}: confidence does not reveal that the input is "
             f"damaged.{others} A threshold on confidence will not catch it; calibrate on noisy texts, or detect noise "
             "before the model.",
         )
@@ -288,7 +288,7 @@ def tokens_untagged(audit: Audit) -> list[Flag]:
             code="tokens_untagged",
             severity="warning" if share > UNANSWERED_SHARE else "info",
             message=f"{audit.untagged} of {total} tokens ({share:.1%}) get no tag even without noise and are in no "
-            "number: they stand beyond what the model takes, or the tokenizer drops them. Split long sentences to "
+            "number: they lie beyond the model's maximum length, or the tokenizer drops them. Split long sentences to "
             "have all of them judged.",
         )
     ]
@@ -330,8 +330,8 @@ def ranks_unclear(audit: Audit, found: Mapping[str, Estimate]) -> list[Flag]:
             code="ranks_unclear",
             severity="info",
             message=f"On {len(audit.common)} examples the ranks of {whose} have intervals that overlap with that of "
-            "the first: which of them does most harm cannot be told. Do not read their order as one; audit more "
-            "examples to have it.",
+            "the first: which of them does most harm cannot be told. Do not rely on their order; audit more examples "
+            "to settle it.",
         )
     ]
 

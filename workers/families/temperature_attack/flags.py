@@ -55,7 +55,7 @@ _REASONS = {
     "beyond_range": "the best temperature lies beyond the range from 1e-10 to 1e6 for the raw logits",
     "separable": "Platt scaling gets every validation example right, so its weights would grow without end; they were "
     "held by a small penalty",
-    "not_converged": "the fit did not come to an end",
+    "not_converged": "the fit did not converge",
     "nothing_evaluated": "no validation example was attacked without an error, so 1 was taken",
     "budget_spent": "the search ended before the paper's ten iterations; raise temperature_evaluations",
 }
@@ -125,10 +125,10 @@ def errored_examples(audit: Audit) -> list[Flag]:
             Flag(
                 code="errored_examples",
                 severity="warning" if errored > ERRORED_FRACTION * sample.size else "info",
-                message=f"{errored} of {sample.size} examples errored under {recipe} and are in none of its numbers; "
-                f"most often ({times} times): {reason[:300]}. Right examples take more queries and err more often than "
-                f"wrong ones: over all examples, accuracy as served lies between {kept / sample.size:.1%} and "
-                f"{(kept + errored) / sample.size:.1%}.",
+                message=f"{errored} of {sample.size} examples errored under {recipe} and count in none of its numbers; "
+                f"the most frequent reason ({times} times): {reason[:300]}. Examples that were right take more "
+                "queries, and so error more often, than those that were wrong: over all examples, accuracy as served "
+                f"lies between {kept / sample.size:.1%} and {(kept + errored) / sample.size:.1%}.",
             )
         )
     return flags
@@ -151,8 +151,8 @@ def unfinished_attacks(audit: Audit) -> list[Flag]:
                     code="unfinished_attacks",
                     severity="warning" if fraction > UNFINISHED_FRACTION else "info",
                     message=f"The query budget of {audit.params.query_budget} ended {fraction:.0%} of the attacks with "
-                    f"{recipe} on arm {arm} before they were through. What they left standing is not shown to "
-                    "withstand: raise query_budget, or leave it out.",
+                    f"{recipe} on arm {arm} before they were finished. The texts they left standing have not been "
+                    "shown to withstand them: raise query_budget, or leave it out.",
                 )
             )
     return flags
@@ -182,8 +182,9 @@ def underconfident_ties(audit: Audit) -> list[Flag]:
         return []
     own = audit.clean.logits.topk(2, dim=1).values
     if float((own[:, 0] == own[:, 1]).double().mean()) > fraction / 2:
-        cause = "because the model gives both classes the same score. No temperature parts them: the first of the two "
-        cause += "counts as its prediction, and attacks begin with a coin's answer there."
+        cause = "because the model gives both classes the same score. No temperature separates them: the first of the "
+        "two "
+        cause += "counts as its prediction, and there an attack begins as if with the toss of a coin."
     else:
         cause = "although the logits differ. As served the attacks see another prediction than the model makes and "
         cause += "stop too early; rely on the arms that compute in float64."
@@ -218,8 +219,8 @@ def unrecoverable_scores(audit: Audit) -> list[Flag]:
             code="unrecoverable_scores",
             severity="error" if fraction >= LOST_ERROR else "warning",
             message=f"The endpoint gave a probability of exactly 0 for {fraction:.0%} of the clean texts. What it was "
-            "before rounding is lost, and no temperature restores it: that the other arms do no more harm than as "
-            "served proves nothing. Let the endpoint answer with logits, or with log probabilities.",
+            "before rounding is lost, and no temperature restores it: that the other arms do no more harm than the "
+            "scores as served proves nothing. Let the endpoint answer with logits, or with log probabilities.",
         )
     ]
 
@@ -290,7 +291,7 @@ def calibration_did_not_help(audit: Audit) -> list[Flag]:
             Flag(
                 code="calibration_did_not_help",
                 severity="info",
-                message=f"Calibration brings to light {served.mean() - calibrated.mean():.1%} of an illusion of "
+                message=f"Calibration reveals {served.mean() - calibrated.mean():.1%} of an illusion of "
                 f"{gap.value:.1%}, which may be chance; arm {lowest} shows the rest. The temperature of greatest "
                 "likelihood is not the one that helps an attacker most: judge by the lowest arm.",
             )
@@ -317,7 +318,8 @@ def few_validation_examples(audit: Audit) -> list[Flag]:
             code="few_validation_examples",
             severity="warning",
             message=f"The fitted arms rest on {len(audit.validation)} validation examples; fewer than {FEW} leave a "
-            "temperature open by a factor of two or more. Raise validation_samples, or give a validation_dataset.",
+            "temperature uncertain by a factor of two or more. Raise validation_samples, or give a "
+            "validation_dataset.",
         )
     ]
 
@@ -369,8 +371,8 @@ def one_part_edited(audit: Audit) -> list[Flag]:
         Flag(
             code="one_part_edited",
             severity="info" if others else "warning",
-            message=f"Of each pair of texts {told}{rest}. What withstands may rest on what was left alone: set "
-            "pair_parts to both where an attacker may write both.",
+            message=f"Of each pair of texts {told}{rest}. That a text withstands may be due to the part that was left "
+            "alone: set pair_parts to both where an attacker may write both.",
         )
     ]
 

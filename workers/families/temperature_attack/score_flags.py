@@ -88,10 +88,10 @@ def uninformative_scores(audit: Audit) -> list[Flag]:
     if not evidence:
         return []
     finding = (
-        f"An attack that is told labels alone leaves {undercut[0]:.1%} where the strongest that reads scores leaves "
-        f"{undercut[1]:.1%}: that much of its robustness is the scores'. "
+        f"An attack that sees labels alone leaves {undercut[0]:.1%} where the strongest that reads scores leaves "
+        f"{undercut[1]:.1%}: that much of its robustness comes from the scores alone. "
         if undercut is not None
-        else "What attacks that read scores leave standing says little of the model. "
+        else "Texts that withstand attacks on its scores say little about the model. "
     )
     return [
         Flag(
@@ -132,8 +132,8 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
         seen += [] if audit.probe is None else _later(audit.probe, audit.closing)
     if (ends := audit.displacement) is not None and ends.ends_changed > max(1.0, CHANGED * ends.ends_asked):
         seen.append(
-            f"{ends.ends_changed} of {ends.ends_asked} texts that attacks ended with were decided otherwise when all "
-            "was over"
+            f"{ends.ends_changed} of {ends.ends_asked} texts that attacks ended with changed class when they were "
+            "asked again after all attacks"
         )
     if (of := audit.priming) is not None and of.p < REMEMBERED:
         seen.append(
@@ -154,8 +154,8 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             code="answers_depend_on_history",
             severity="error",
             message=f"What the model answers depends on what was asked before: {'; '.join(seen)}. A cache of similar "
-            "texts, a session, or chance answers in its place, and an attack learns nothing of the model. Audit the "
-            "model without what remembers.",
+            "texts, a session, or chance answers in its place, and an attack learns nothing about the model. Audit "
+            "the model without whatever remembers its questions.",
         )
     ]
 
@@ -180,8 +180,8 @@ def _remembered(probe: ProbeSample) -> list[str]:
     longer, shorter, p = clinging(list(probe.crossings.values()))
     if p < REMEMBERED:
         seen.append(
-            f"between two texts decided apart the decision of the end one comes from holds on for longer on {longer} "
-            f"paths of edits and the other's on {shorter}, from whichever end (p = {p:.1g})"
+            "between two texts decided apart the decision of the end that one starts from persists for longer on "
+            f"{longer} paths of edits and the other's on {shorter}, from whichever end (p = {p:.1g})"
         )
     return seen
 
@@ -223,10 +223,10 @@ def memorised_texts(audit: Audit) -> list[Flag]:
         Flag(
             code="memorised_texts",
             severity="error",
-            message=f"Of {count} texts {held} withstand the search that is told labels alone, and {held - gone + new} "
-            f"with reference numbers behind them ({gone} no longer, {new} newly, p = {p:.1g}; {clean}). Such words "
-            "change nothing of what a text says: what withstands is not the model but its knowledge of these very "
-            "texts. Audit texts it has not seen, without what remembers them.",
+            message=f"Of {count} texts {held} withstand the search that sees labels alone, and {held - gone + new} "
+            f"with reference numbers behind them ({gone} no longer, {new} newly, p = {p:.1g}; {clean}). Reference "
+            "numbers change nothing about what a text says: it is not the model that withstands, but its knowledge of "
+            "these very texts. Audit texts it has not seen, without whatever remembers them.",
         )
     ]
 
@@ -247,10 +247,10 @@ def meaning_free_edits(audit: Audit) -> list[Flag]:
             Flag(
                 code="meaning_free_edits",
                 severity="error",
-                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95% interval "
-                f"{low:.0%} to {high:.0%}) are decided otherwise after an edit that leaves alone what they say; the "
-                f"first that did it is most often: {kind} ({times}). A model that reads texts does not turn round so: "
-                "what it withstands are the recipes. These edits count in label_only; others like them may do more.",
+                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95% interval {low:.0%} "
+                f"to {high:.0%}) change class after an edit that does not change what they say; the most frequent one "
+                f"to do so is: {kind} ({times}). A model that reads its texts would not: this one withstands only the "
+                "recipes. These edits count in label_only; others like them may do more.",
             )
         )
     return flags
@@ -269,10 +269,9 @@ def arbitrary_when_edited(audit: Audit) -> list[Flag]:
             code="arbitrary_when_edited",
             severity="error",
             message=f"Of {least.texts} texts with {least.share:.0%} of their words edited at random ({least.kind}), "
-            f"{least.same} are decided as they are without: by chance it would be about as many (Cohen's kappa "
-            f"{least.kappa.value:.2f} [{least.kappa.low:.2f}, {least.kappa.high:.2f}]). What decides such texts is not "
-            "what they say, so an attack that writes them has nothing left to change, and that a text withstands it "
-            "says nothing.",
+            f"{least.same} keep their class: by chance about as many would (Cohen's kappa {least.kappa.value:.2f} "
+            f"[{least.kappa.low:.2f}, {least.kappa.high:.2f}]). Such texts are not decided by what they say, so an "
+            "attack that writes them has nothing left to change, and that a text withstands it says nothing.",
         )
     ]
 
@@ -289,8 +288,8 @@ def masked_importance(audit: Audit) -> list[Flag]:
                 code="masked_importance",
                 severity="info",
                 message=f"For {masked:.0%} of the texts the scores as served give every word the same importance under "
-                f"{recipe}, while calibrated ones tell words apart: the recipe had no order to go by there. They count "
-                "as a correlation of 0.",
+                f"{recipe}, while calibrated ones tell words apart: the recipe had no order to follow there. Such "
+                "texts count as a correlation of 0.",
             )
         )
     return flags

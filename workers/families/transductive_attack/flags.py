@@ -88,11 +88,10 @@ def defence_failed(games: Games) -> list[Flag]:
             flag = _flag(
                 "defence_failed",
                 "error",
-                f"{called(defence)} failed {told}: {reason[:REASON].rstrip('. ')}. These games have no numbers: what "
-                "rests on them alone is null, and where other repeats went through those count, which may flatter a "
-                "defence "
-                "that fails when it is hard pressed. The other games stand. Mend the defence or its hyper-parameters, "
-                "or give it more time (round_timeout_s), and submit again.",
+                f"{called(defence)} failed {told}: {reason[:REASON].rstrip('. ')}. These games have no numbers: "
+                "estimates that rest on them alone are null, and where other repeats finished, those count, which may "
+                "flatter a defence that fails when it is hard pressed. The other games stand. Fix the defence or its "
+                "hyper-parameters, or give it more time (round_timeout_s), and submit again.",
             )
             flags.append(flag)
     return flags
@@ -110,8 +109,8 @@ def overestimated(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]
             "warning",
             f"Under {gap.reference}, made on the static model, {called(defence)} keeps {gap.reference_rate:.1%}; under "
             f"{gap.lowest}, which knows it, {gap.lowest_rate:.1%}. Transfer attacks overstate it by "
-            f"{_points(gap.value)} (at least {_points(low)}): that part is robustness against those who do not know of "
-            "the defence. Quote the lowest number, and compare defences by gain_over_static.",
+            f"{_points(gap.value)} (at least {_points(low)}): that part of its robustness only holds against attackers "
+            "who do not know of the defence. Quote the lowest number, and compare defences by gain_over_static.",
         )
         flags.append(flag)
     return flags
@@ -129,7 +128,7 @@ def worse_than_static(games: Games, estimates: Mapping[str, Estimate]) -> list[F
             "warning",
             f"Under {gap.lowest} {called(defence)} keeps {gap.lowest_rate:.1%}, the static model under {gap.reference} "
             f"{gap.reference_rate:.1%}: with the defence the model is {_points(gap.value)} less robust (at least "
-            f"{_points(-high)}). Adapting gives an attacker one more thing to turn. Serve the model without it.",
+            f"{_points(-high)}). Adapting gives an attacker one more thing to exploit. Serve the model without it.",
         )
         flags.append(flag)
     return flags
@@ -155,7 +154,8 @@ def no_adaptive_attack(games: Games) -> list[Flag]:
             "no_adaptive_attack",
             "warning",
             f"{told} The numbers say nothing about an attacker who knows the defence: carried over from the static "
-            "model, attacks meet another model than they were made for. Do not rely on any robustness here before.",
+            "model, attacks meet another model than they were made for. Until then, do not rely on any robustness "
+            "here.",
         )
         flags.append(flag)
     if unsimulated:
@@ -184,9 +184,10 @@ def _why_unknown(games: Games, defence: str) -> tuple[str, str]:
     asked = [attack for attack in games.attacks if attack in ADAPTIVE]
     if any(games.outcomes(defence, attack) for attack in asked if attack in MODEL_SPACE):
         return (
-            "every model the attacks simulated answers as the one they began with, so they are a transfer over again",
+            "every model the attacks simulated answers like the one they began with, so they are no more than "
+            "transferred attacks",
             "Where it refuses examples, ask for iterations and give rejection_scores a gradient; where it never "
-            "adapts, it is no defence.",
+            "adapts, it is not a defence.",
         )
     played = [attack for attack in asked if games.sizes(defence, attack)]
     if not asked:
@@ -196,10 +197,10 @@ def _why_unknown(games: Games, defence: str) -> tuple[str, str]:
         return f"{why}, and no other attack that knows the defence was asked for", ASK
     reasons = [reason for attack in played for reason in games.failures(defence, attack).values()]
     if not reasons:
-        return "every example errored under the attacks that know the defence", "Look at the examples and the model."
+        return "every example errored under the attacks that know the defence", "Look at the examples and at the model."
     if any("round_timeout_s" in reason for reason in reasons):
         return "every attack that knows the defence failed, for want of time", "Raise round_timeout_s."
-    return "every attack that knows the defence failed in every repeat", "Mend what defence_failed says."
+    return "every attack that knows the defence failed in every repeat", "Fix what defence_failed says."
 
 
 def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate]) -> list[Flag]:
@@ -217,12 +218,10 @@ def adaptive_weaker_than_transfer(games: Games, estimates: Mapping[str, Estimate
             "adaptive_weaker_than_transfer",
             "error",
             f"{gap.lowest}, which knows {called(defence)}, leaves {gap.lowest_rate:.1%}; {gap.reference}, without "
-            "knowing "
-            f"it, {gap.reference_rate:.1%}. Who knows a defence can do all that others can, so the attack was too "
-            "weak: "
-            "short of steps or iterations, or plain PGD where AutoAttack gets further. Its numbers say nothing of an "
-            "attacker who knows the defence, and that overestimate is negative is no sign of strength. Raise steps "
-            "and iterations, see that step_size times steps exceeds epsilon, and submit again.",
+            f"knowing it, {gap.reference_rate:.1%}. An attacker who knows a defence can do all that others can, so the "
+            "attack was too weak: short of steps or iterations, or plain PGD where AutoAttack gets further. Its "
+            "numbers say nothing about an attacker who knows the defence, and a negative overestimate is no sign of "
+            "strength. Raise steps and iterations, see that step_size times steps exceeds epsilon, and submit again.",
         )
         flags.append(flag)
     return flags
@@ -247,9 +246,8 @@ def clean_accuracy_lost(games: Games) -> list[Flag]:
             "clean_accuracy_lost",
             "warning",
             f"Without an attack the accuracy of {called(defence)} is {_points(lost[0])} below that of the static model "
-            f"(at least {_points(lost[1][0])}).{refused} What is paid on every example has to be weighed against "
-            "what is "
-            "gained under attack; see that its preset was made for this model and data, and that its batches are as "
+            f"(at least {_points(lost[1][0])}).{refused} This cost, paid on every example, has to be weighed against "
+            "the gain under attack; see that its preset was made for this model and data, and that its batches are as "
             "large as it needs.",
         )
         flags.append(flag)
@@ -273,11 +271,9 @@ def selection_fell_back(games: Games) -> list[Flag]:
             "selection_fell_back",
             "info",
             f"In some rounds no iteration brought the simulated {called(defence)} lower than the clean batch leaves "
-            "it, "
-            f"and the clean batch was sent, as the authors' code does (share of examples: {', '.join(told)}). These "
-            "were "
-            "not attacked at all. Where it is often, the attack may be weak rather than the defence strong: raise "
-            "steps, step_size or iterations.",
+            f"it, and the clean batch was sent, as the authors' code does (share of examples: {', '.join(told)}). "
+            "These were not attacked at all. Where this happens often, the attack may be weak rather than the defence "
+            "strong: raise steps, step_size or iterations.",
         )
         flags.append(flag)
     return flags
@@ -302,9 +298,9 @@ def varies_between_repeats(games: Games, estimates: Mapping[str, Estimate]) -> l
         _flag(
             "varies_between_repeats",
             "info",
-            "Intervals are about other examples, given what the defender drew in these repeats. Here what it draws "
-            f"matters more than they are wide (two standard errors of the mean over repeats: {', '.join(told)}). Raise "
-            "repeats, and state robustness_std beside the mean.",
+            "Intervals are about other examples, given what the defender drew in these repeats. Here the draws matter "
+            f"more than the width of the intervals (two standard errors of the mean over repeats: {', '.join(told)}). "
+            "Raise repeats, and state robustness_std beside the mean.",
         )
     ]
 
@@ -318,9 +314,9 @@ def one_repeat(games: Games, randomized: Collection[str]) -> list[Flag]:
         _flag(
             "one_repeat_of_a_randomised_defence",
             "info",
-            f"The answers of {listed(once)} depend on what the defender draws, and each game was played once. How "
-            "much the numbers vary with that is not known and in no interval (the paper found a standard deviation of "
-            "1.6 to 2.1 points for RMC). Set repeats to 3 or more before comparing defences.",
+            f"The answers of {listed(once)} depend on what the defender draws, and each game was played once. How much "
+            "the numbers vary with that is not known and is part of no interval (the paper found a standard deviation "
+            "of 1.6 to 2.1 points for RMC). Set repeats to 3 or more before comparing defences.",
         )
     ]
 
@@ -335,8 +331,9 @@ def adversarial_order(games: Games) -> list[Flag]:
             "adversarial_order",
             "info",
             "Examples came sorted by label within windows of two batches, as an attacker who decides the order would "
-            f"send them, so batches of {listed(moved)} hold few classes; without an attack too. Compare these "
-            "numbers with the natural order's of a second check: what differs is the price of trusting the order.",
+            f"send them, so batches of {listed(moved)} hold few classes, also where nobody attacks. Compare these "
+            "numbers with those of a second check in natural order: the difference is the price of trusting the "
+            "order.",
         )
     ]
 

@@ -29,9 +29,9 @@ def refuses_harmless(games: Games, estimates: Mapping[str, Estimate]) -> list[Fl
                 Flag(
                     code="refuses_harmless",
                     severity="warning",
-                    message=f"{called(defence)} refuses examples nobody attacked: {', '.join(told)}. Errors on what it "
-                    "answers are bought with answers it owes: judge selective_error together with "
-                    "rejection_rate[attack=clean] and clean_rejection_rate, or raise its threshold.",
+                    message=f"{called(defence)} refuses examples nobody attacked: {', '.join(told)}. Its low error on "
+                    "what it answers is paid for with refusals of what it should answer: judge selective_error "
+                    "together with rejection_rate[attack=clean] and clean_rejection_rate, or raise its threshold.",
                 )
             )
     return flags
@@ -63,8 +63,8 @@ def nearly_all_refused(games: Games, estimates: Mapping[str, Estimate]) -> list[
             Flag(
                 code="nearly_all_refused",
                 severity="warning" if is_unknown else "info",
-                message=f"{called(defence)} refused nearly every attacked example: {told}. Of what it answers there is "
-                f"hardly an error to be measured.{unnoticed}",
+                message=f"{called(defence)} refused nearly every attacked example: {told}. It answers so few that its "
+                f"errors can hardly be measured.{unnoticed}",
             )
         )
     return flags

@@ -121,9 +121,9 @@ def masked_gradients(comparisons: list[Comparison]) -> list[Flag]:
             code="masked_gradients",
             severity="error",
             message=f"Attacks that follow the model's gradients span {showing[0].by_gradients:.3g} nat on average; "
-            f"{enumerate_words(told)}. What does not see the gradients should never do better: they are masked. "
-            "mus_worst counts all of these attacks, and the true span may be larger still. Audit the model without "
-            "what hides its gradients.",
+            f"{enumerate_words(told)}. An attack that does not see the gradients should never do better: the gradients "
+            "are masked. mus_worst counts all of these attacks, and the true span may be larger still. Audit the "
+            "model without what hides its gradients.",
         )
     ]
 
@@ -148,9 +148,9 @@ def abrupt_decisions(crossing: Sample) -> list[Flag]:
             message=f"Of {len(left)} images followed to where their prediction changes, {share.value:.0%} (95% "
             f"interval {share.low:.0%} to {share.high:.0%}) still have {kept}. The median {before} is "
             f"{float(np.median(left)):.0%}; of a network that computes its scores it is about "
-            f"{1 - BEFORE if before != 'there' else 0:.0%}. The scores are made up from the decision, and say nothing "
-            "of how near another one is: attacks on them measure what was made up. Audit the model without what "
-            "replaces its scores.",
+            f"{1 - BEFORE if before != 'there' else 0:.0%}. The scores seem to be made up from the decision and say "
+            "nothing about how near another decision is, so that attacks on them do not measure the model's "
+            "uncertainty. Audit the model without what replaces its scores.",
         )
     ]
 
@@ -171,11 +171,11 @@ def unfit_temperature(surrogate: Sample) -> list[Flag]:
         Flag(
             code="unfit_temperature",
             severity="error",
-            message=f"At the likeliest temperature, {float(surrogate.floats('temperature')[0]):.3g}, the mean "
-            f"confidence of {surrogate.valid} examples is {confidence.mean():.3g} and their accuracy "
-            f"{correct.mean():.3g}: no scale of the logits calibrates this model. Some answers are far surer than the "
-            "others and wrong, and mus_calibrated is measured on their scale. Look at the wrong answers of the largest "
-            "lead; audit the model without what makes them.",
+            message=f"At the temperature of greatest likelihood, {float(surrogate.floats('temperature')[0]):.3g}, the "
+            f"mean confidence of {surrogate.valid} examples is {confidence.mean():.3g} and their accuracy "
+            f"{correct.mean():.3g}: no scale of the logits calibrates this model. Some wrong answers are far more "
+            "confident than all others, and mus_calibrated is measured on their scale. Look at the wrong answers with "
+            "the largest lead in logits; audit the model without whatever produces them.",
         )
     ]
 

@@ -79,9 +79,9 @@ def quick_effort(params: UncertaintySpanParams) -> list[Flag]:
         Flag(
             code="quick_effort",
             severity="warning",
-            message="With effort quick, mus_worst rests on the paper's two attacks: it stops short of what entropy "
-            "ascent reaches, and no attack on the span was run that a model cannot mislead by its gradients. Audit "
-            "with effort standard before relying on it.",
+            message="With effort quick, mus_worst rests on the paper's two attacks: these stop short of what entropy "
+            "ascent reaches, and none of the attacks that were run works where a model's gradients mislead. Audit with "
+            "effort standard before relying on it.",
         )
     ]
 
@@ -115,8 +115,8 @@ def gradient_free(sample: Sample) -> list[Flag]:
         Flag(
             code="gradient_free",
             severity="error",
-            message=f"{told} Here {seen}: its scores are rounded, labels or remembered, and the span is no measure of "
-            "its uncertainty. Let the endpoint answer with the model's own scores.",
+            message=f"{told} Here {seen}: its scores are rounded, are labels alone or are remembered, and the span "
+            "does not measure its uncertainty. Let the endpoint answer with the model's own scores.",
         )
     ]
 

@@ -62,8 +62,8 @@ def passes_agree(sample: Sample) -> list[Flag]:
                 code="passes_agree",
                 severity="error",
                 message=f"The {count} passes give the same answer to every image, attacked ones too (epistemic part at "
-                f"most {highest.max():.1g} nat): they are one model. It has no epistemic uncertainty, and that no "
-                "attack moves it says nothing.",
+                f"most {highest.max():.1g} nat): they are one model. It has no epistemic uncertainty, so it says "
+                "nothing that no attack moves it.",
             )
         ]
     if top < NOTHING * most:
@@ -82,8 +82,8 @@ def passes_agree(sample: Sample) -> list[Flag]:
         Flag(
             code="passes_agree",
             severity="warning",
-            message=f"{seen}. Its span is small for that alone: nothing was there to be attacked. Look at it on data "
-            "of another kind before relying on it.",
+            message=f"{seen}. Its span is small for that reason alone: there was nothing to attack. Look at the "
+            "epistemic part on data of another kind before relying on it.",
         )
     ]
 
