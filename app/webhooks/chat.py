@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 
 _SLACK = ("hooks.slack.com", "hooks.slack-gov.com")
 _TEAMS = (".webhook.office.com", ".logic.azure.com", ".powerplatform.com")
+MOST_CHARACTERS = 3000
+"""Of a message: Slack cuts a text off beyond 4,000, and Teams refuses a card of more than 28 KB, in UTF-16."""
+
 _MARKS = {"passed": "\u2705", "failed": "\u274c", "inconclusive": "\u2754", "errored": "\u26a0\ufe0f"}
 
 
@@ -49,6 +52,8 @@ def text_of(payload: Mapping[str, Any], console: str = "") -> str:
     verdict = data.get("verdict")
     what = str(payload.get("type", "")).replace(".", " ").replace("_", " ")
     said = data.get("headline") or (f"Seatrial: {what}" + (f", {verdict}" if verdict else ""))
+    if len(said) > MOST_CHARACTERS:
+        said = said[:MOST_CHARACTERS].rstrip() + " ..."
     return " ".join(part for part in (_MARKS.get(str(verdict), ""), said, link) if part)
 
 
