@@ -12,7 +12,7 @@ from typing import Any
 from celery.signals import after_setup_logger, after_setup_task_logger, celeryd_init
 
 from seatrial.logs import json_formatter
-from seatrial.store.private_files import UMASK
+from seatrial.store.private_files import UMASK, private_folder
 from seatrial.store.queue import make_celery
 from seatrial.store.settings import get_settings
 from seatrial.terminals import EscapingFormatter
@@ -24,6 +24,8 @@ app = make_celery(get_settings())
 @celeryd_init.connect  # type: ignore[untyped-decorator]
 def _create_privately(**_: Any) -> None:
     os.umask(UMASK)
+    # The scheduler keeps its schedule there, and may be the first of all processes to start.
+    private_folder(get_settings().home.absolute())
 
 
 @after_setup_logger.connect  # type: ignore[untyped-decorator]

@@ -85,9 +85,13 @@ def test_keys_and_migrate_leave_nothing_open(tmp_path: Path) -> None:
 def test_workers_create_privately(program: str, tmp_path: Path) -> None:
     indented = program.replace("\n", "\n ")
     code = f"import os\ntry:\n {indented}\nexcept KeyboardInterrupt: print(oct(os.umask(0)))"
-    home = {"SEATRIAL_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **home})
+    home = tmp_path / "home"
+    environment = {**os.environ, "SEATRIAL_HOME": str(home)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "0o77", done.stderr
+    if "celery" in program:
+        # A scheduler that starts before all others has somewhere to keep its schedule.
+        assert home.stat().st_mode & 0o777 == 0o700
 
 
 def test_serve_and_worker_start_what_they_start_privately(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
