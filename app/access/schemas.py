@@ -104,7 +104,7 @@ class KeyRead(Read):
 
     id: str = Field(description="Identifier.", examples=["key_..."])
     name: str = Field(description="What it is for.")
-    project: str = Field(description="Its project.")
+    project: str = Field(description="Name of the project the key belongs to.")
     scope: ScopeName = Field(description="What it may do.")
     prefix: str = Field(description="First characters of the secret, to tell keys apart.", examples=["sea_3fT9xQ2L"])
     created_at: datetime = Field(description="When it was made (UTC).")

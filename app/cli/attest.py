@@ -22,7 +22,7 @@ SIGNING_KEY = click.option(
 
 @click.command()
 @click.argument("audit")
-@click.option("--judgement", help="Of this judgement (jdg_...).  [default: the audit's own verdict]")
+@click.option("--judgement", help="Attest this judgement (jdg_...).  [default: the audit's own verdict]")
 @SIGNING_KEY
 @click.option(
     "--output",

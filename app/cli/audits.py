@@ -210,7 +210,7 @@ def judge(client: Client, /, audit_id: str, policy: str, baseline: str | None, *
         sys.exit(status if is_whole or status != Exit.PASSED else Exit.COULD_NOT_RUN)
 
 
-audit.add_command(deleting("an audit", "Although it is a baseline, or its verdict is attested."))
+audit.add_command(deleting("an audit", "Delete it even if it is a baseline or its verdict is attested."))
 
 
 def described(options: Mapping[str, Any]) -> dict[str, Any]:

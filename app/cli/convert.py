@@ -21,7 +21,7 @@ from seatrial import floors
 )
 @click.option(
     "--layers",
-    help='Of a torch.nn.Sequential: its layers as JSON, [["conv", 1, 32, 3, 1, 1], ["relu"], ...], or a file of it.',
+    help='Layers of a torch.nn.Sequential as JSON, [["conv", 1, 32, 3, 1, 1], ["relu"], ...], or a file of it.',
 )
 @click.option("--factory", help="PACKAGE.MODULE:FUNCTION that returns the network; it is imported and run here.")
 @click.option(

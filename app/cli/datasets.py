@@ -21,7 +21,11 @@ def datasets() -> None:
 
 @datasets.command("add")
 @click.argument("data", type=click.Path(exists=True, path_type=Path))
-@click.option("--manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or inferred from DATA]")
+@click.option(
+    "--manifest",
+    type=_FILE,
+    help="JSON file that describes DATA.  [default: DATA.manifest.json, or inferred from DATA]",
+)
 @with_client
 def add_dataset(client: Client, data: Path, manifest: Path | None) -> None:
     """Upload DATA and print the dataset's id.
@@ -56,4 +60,6 @@ def show_dataset(client: Client, dataset_id: str) -> None:
     echo(client.dataset(dataset_id).model_dump_json(indent=2))
 
 
-datasets.add_command(deleting("a dataset", "The audits that used it go along; those that run are never deleted."))
+datasets.add_command(
+    deleting("a dataset", "Delete the audits that used it as well; those that are running are never deleted.")
+)

@@ -48,7 +48,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--predictions-of", help="Whose answers to read, where PREDICTIONS has a column model.")
 @click.option("--policy", required=True, help="Policy file (YAML, JSON), or the name of one: standard, release@3.")
 @click.option(
-    "--data-manifest", type=_FILE, help="What DATA are.  [default: DATA.manifest.json, or inferred from DATA]"
+    "--data-manifest",
+    type=_FILE,
+    help="JSON file that describes DATA.  [default: DATA.manifest.json, or inferred from DATA]",
 )
 @click.option("--model-version", help="Version of the model.  [default: its manifest's, or a digest of its content]")
 @click.option("--checks", type=_FILE, help="What to run, YAML or JSON.  [default: the policy file's]")

@@ -14,7 +14,7 @@ from seatrial.store.settings import Settings
 @click.command()
 @click.option("--services", is_flag=True, help="Ask the database and the broker instead: whether work could be done.")
 def health(services: bool) -> None:
-    """Tell whether the worker of this machine or container lives, and exit with 1 where none does or one hangs.
+    """Tell whether the worker of this machine or container is alive, and exit with 1 where none does or one hangs.
 
     It reads what workers and the scheduler leave in SEATRIAL_HOME every few seconds, and opens no connection.
     """

@@ -25,7 +25,7 @@ from seatrial.client import Client
 def leaderboard(client: Client, /, data: str, check: str, format: str, **options: Any) -> None:
     """Print the models audited alike on a dataset, in the order of one number, with intervals and ranks.
 
-    Alike are audits of the same bytes of data with the same parameters, number of examples and seed.
+    Audits are alike if they are of the same bytes of data, with the same parameters, number of examples and seed.
     """
     if format == "json":
         echo(client.leaderboard(data, check, **options).model_dump_json(indent=2))

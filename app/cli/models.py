@@ -28,7 +28,9 @@ def models() -> None:
 @click.argument("model", type=click.Path(exists=True, path_type=Path), required=False)
 @click.option("--manifest", type=_FILE, help="JSON file saying what MODEL is.  [default: found in it or beside it]")
 @click.option("--version", help="Version.  [default: its manifest's, or a digest of its content]")
-@click.option("--task", type=Choice(list(HEADS)), help="Of a Hugging Face folder that may read texts or pairs.")
+@click.option(
+    "--task", type=Choice(list(HEADS)), help="Task of a Hugging Face folder that may be for texts or for pairs."
+)
 @click.option("--endpoint", type=_FILE, help="JSON file describing a model behind an HTTP endpoint; in place of MODEL.")
 @click.option(
     "--wait", default=30, show_default=True, type=click.IntRange(0, 60), help="Seconds to wait for the checks."
@@ -81,7 +83,9 @@ def show_model(client: Client, model_id: str) -> None:
     echo(client.model(model_id).model_dump_json(indent=2))
 
 
-models.add_command(deleting("a model", "The audits that used it go along; those that run are never deleted."))
+models.add_command(
+    deleting("a model", "Delete the audits that used it as well; those that are running are never deleted.")
+)
 
 
 def _why(model: ModelRead | ModelSummary) -> str:

@@ -89,7 +89,13 @@ Examples:
 @click.option("--show", is_flag=True, help="Show texts before and after, in colour, instead of writing them.")
 @click.option("--notes", is_flag=True, help="Add the columns attacker, level and draw; in CoNLL-U a comment.")
 @click.option("--task", type=Choice(TEXTS), help="Task of the file.  [default: from its columns]")
-@click.option("--columns", "columns", multiple=True, metavar="ROLE=NAME", help="As in text=review; may be repeated.")
+@click.option(
+    "--columns",
+    "columns",
+    multiple=True,
+    metavar="ROLE=NAME",
+    help="Column that holds a role, as in text=review; may be repeated.",
+)
 @click.option(
     "--variant",
     type=_READING,
@@ -99,8 +105,10 @@ Examples:
 )
 @click.option("--selection", type=_READING, help="How words are chosen.  [default: as --variant]")
 @click.option("--phi", type=_PHI, help="How hard a word is hit, apart from how many are.  [default: the level]")
-@click.option("--typos", type=_TYPOS, default="codespell", show_default=True, help="Where natural_typo looks.")
-@click.option("--glyphs", type=_GLYPHS, default="dejavu", show_default=True, help="Where visual looks.")
+@click.option(
+    "--typos", type=_TYPOS, default="codespell", show_default=True, help="Where natural_typo finds misspellings."
+)
+@click.option("--glyphs", type=_GLYPHS, default="dejavu", show_default=True, help="Where visual finds look-alikes.")
 def perturb(
     source: Path,
     output: Path | None,

@@ -29,7 +29,7 @@ def baselines() -> None:
 def add_policy(client: Client, file: Path) -> None:
     """Store the policy in FILE (YAML or JSON) and print its name and version; storing it again gives the same version.
 
-    Its checks are part of the policy, what it says of samples, seed and stop is not.
+    Its checks are part of the policy; what it says about samples, seed and stop is not.
     """
     read = read_gate_file(file)
     stored = client.add_policy(read.policy())
@@ -40,8 +40,8 @@ def add_policy(client: Client, file: Path) -> None:
 
 
 @policies.command("list")
-@click.option("--name", help="Only of this name.")
-@click.option("--shipped", is_flag=True, help="Those that come with Seatrial.")
+@click.option("--name", help="List only policies of this name.")
+@click.option("--shipped", is_flag=True, help="List the policies that come with Seatrial.")
 @with_client
 def list_policies(client: Client, name: str | None, shipped: bool) -> None:
     """List the project's policies in all their versions, newest first."""
@@ -72,8 +72,8 @@ def promote(client: Client, audit_id: str, name: str, note: str) -> None:
 
 
 @baselines.command("list")
-@click.option("--model", help="Only of models of this name.")
-@click.option("--name", help="Only of this name.")
+@click.option("--model", help="List only baselines of models of this name.")
+@click.option("--name", help="List only baselines of this name.")
 @with_client
 def list_baselines(client: Client, model: str | None, name: str | None) -> None:
     """List baselines and those they replaced, newest first."""

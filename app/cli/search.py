@@ -15,14 +15,14 @@ from seatrial.terminals import escaped_line
 
 
 @click.command()
-@click.option("--of", type=Choice(get_args(SearchKind)), default="audits", show_default=True, help="What.")
+@click.option("--of", type=Choice(get_args(SearchKind)), default="audits", show_default=True, help="What to list.")
 @click.option("--name", help="Part of the name; of an audit that of its model or its dataset.")
 @click.option("--tag", multiple=True, help="A tag it has; may be repeated: it has all of them.")
 @click.option("--digest", help="Beginning of its SHA-256, 8 digits at least.")
 @click.option("--verdict", type=Choice(list(OF_VERDICT)), help="Verdict, of audits.")
 @click.option("--metric", help="A number of audits, by its full name.")
 @click.option("--at-least", type=float, help="Least value of the metric that counts.")
-@click.option("--at-most", type=float, help="Largest.")
+@click.option("--at-most", type=float, help="Largest value of the metric that counts.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1), help="Maximum number to list.")
 @with_client
 def search(client: Client, /, limit: int, **asked: Any) -> None:

@@ -22,6 +22,7 @@ from seatrial.contracts.states import RunState
 from seatrial.reporting.attacked import notes_in
 from seatrial.reporting.durations import expected_range
 from seatrial.reporting.looks import next_look_in_words
+from seatrial.reporting.metric_labels import label_of
 from seatrial.reporting.numbers import format_estimate, format_interval, format_percentage, format_ticks, format_value
 from seatrial.reporting.outcomes import (
     applied,
@@ -73,6 +74,7 @@ def _environment() -> Environment:
         visible_prose=visible_prose,
         one_line=one_line,
         words=words,
+        called=called,
         measured=measured,
         applied=applied,
         not_measured=not_measured,
@@ -144,6 +146,18 @@ def moment(value: datetime | str | None) -> str:
         return "not yet"
     at = datetime.fromisoformat(value) if isinstance(value, str) else value
     return f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def called(metric: str) -> str:
+    """Return what people call a metric; its full name where no family of this version publishes it.
+
+    >>> called("gone.number")
+    'gone.number'
+    """
+    try:
+        return label_of(metric)
+    except ValueError:
+        return metric
 
 
 def duration(seconds: float | None) -> str:

@@ -38,7 +38,7 @@ EVENTS = {
     "audit.cancelled": "an audit was cancelled",
     "audit.attested": "a verdict was signed",
     "plan.notified": "a plan that names the webhook reached its end",
-    "ping": "somebody tried it",
+    "ping": "somebody sent a test message",
 }
 """What a webhook may listen to, in words; a test holds it to the contract."""
 STARTING = {"events": "audit.not_passed\naudit.failed"}

@@ -23,7 +23,7 @@ from seatrial.store.tables import PolicyRow
 router = APIRouter(prefix="/v1", responses=raises(401, 403))
 
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-Named = Annotated[str | None, Query(pattern=NAME, description="Only of this name.")]
+Named = Annotated[str | None, Query(pattern=NAME, description="List only policies of this name.")]
 
 
 async def _policy_body(request: Request) -> Policy:

@@ -97,7 +97,9 @@ def search(
     at_least: Annotated[
         float | None, Query(allow_inf_nan=False, description="Least value of the metric that counts.")
     ] = None,
-    at_most: Annotated[float | None, Query(allow_inf_nan=False, description="Largest.")] = None,
+    at_most: Annotated[
+        float | None, Query(allow_inf_nan=False, description="Largest value of the metric that counts.")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:

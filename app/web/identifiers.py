@@ -45,8 +45,10 @@ PolicyReference = Annotated[
 ]
 
 OfModel = Annotated[str | None, Query(pattern=ID, description="Only of this model.")]
-OfModelName = Annotated[str | None, Query(pattern=VERSIONED_NAME, description="Only of models of this name.")]
-OfName = Annotated[str | None, Query(pattern=VERSIONED_NAME, description="Only of this name.")]
+OfModelName = Annotated[
+    str | None, Query(pattern=VERSIONED_NAME, description="List only those of models of this name.")
+]
+OfName = Annotated[str | None, Query(pattern=VERSIONED_NAME, description="List only those of this name.")]
 
 
 def is_id(text: str) -> bool:

@@ -100,7 +100,7 @@ class DeliveryRead(Read):
 
     id: str = Field(description="Identifier, and the `webhook-id` of every attempt.", examples=["dlv_..."])
     webhook: str = Field(description="Who is told.")
-    event: WebhookEvent = Field(description="Of what.")
+    event: WebhookEvent = Field(description="Event the message is about.")
     status: DeliveryStatus = Field(
         description="`pending`: waits for its time or is being sent; `delivered`; `failed`: not tried again by itself."
     )

@@ -38,6 +38,9 @@ class AsyncSession:
             base_url=self.base_url, headers=credentials(api_key), transport=transport, mounts=LOOPBACK
         )
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.base_url}>"
+
     async def __aenter__(self) -> Self:
         """Return the client; its connections are closed at the end of the block."""
         return self

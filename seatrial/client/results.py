@@ -116,7 +116,7 @@ class Cost(_Printed, AuditEstimate):
             return "the time is not known, the model has not been measured yet"
         told = f"about {duration(self.seconds)}"
         if self.seconds_low is not None and self.seconds_high is not None:
-            told += f", {expected_range(self.seconds_low, self.seconds_high)}"
+            told += f", {expected_range(self.seconds_low, self.seconds_high).removeprefix('expected ')}"
         return told if self.memory_bytes is None else f"{told}; about {size(self.memory_bytes)} of memory"
 
 

@@ -39,6 +39,9 @@ class Session:
             base_url=self.base_url, headers=credentials(api_key), transport=transport, mounts=LOOPBACK
         )
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.base_url}>"
+
     def __enter__(self) -> Self:
         """Return the client; its connections are closed at the end of the block."""
         return self

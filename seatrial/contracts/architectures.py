@@ -219,7 +219,10 @@ class PredictionsArchitecture(Request):
         examples=[["p_cat", "p_dog"]],
     )
     logits: list[ColumnName] | None = Field(
-        default=None, min_length=1, max_length=100_000, description="Likewise of logits, in place of probabilities."
+        default=None,
+        min_length=1,
+        max_length=100_000,
+        description="The same path to logits, where the answer holds those in place of probabilities.",
     )
     arm: ColumnName = Field(default="arm", description="Column that says `clean`, `attacked` or `ood`, if any.")
     model: ColumnName | None = Field(

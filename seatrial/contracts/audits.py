@@ -108,8 +108,8 @@ class Reused(Read):
 
     model_config = ConfigDict(from_attributes=True, extra="forbid", frozen=True)
 
-    audit: str = Field(description="Its audit.", examples=["aud_..."])
-    check: str = Field(description="Itself.", examples=["chk_..."])
+    audit: str = Field(description="Id of the audit the records were taken from.", examples=["aud_..."])
+    check: str = Field(description="Id of the check they were taken from.", examples=["chk_..."])
     measured_at: datetime = Field(description="When it had ended (UTC).")
 
 
@@ -164,14 +164,15 @@ class AuditSummary(Read):
     id: str = Field(description="Identifier.", examples=["aud_..."])
     state: RunState = Field(description="State.")
     verdict: Verdict | None = Field(
-        default=None, description="Of the policy it was submitted with; null without one and until it has been judged."
+        default=None,
+        description="Verdict of the policy it was submitted with; null without one and until it has been judged.",
     )
     model: str = Field(description="Id of the model.")
-    model_name: str | None = Field(default=None, description="Its name; null where an older service answers.")
-    model_version: str | None = Field(default=None, description="Its version, likewise.")
+    model_name: str | None = Field(default=None, description="Name of the model; null where an older service answers.")
+    model_version: str | None = Field(default=None, description="Version of the model, likewise.")
     dataset: str = Field(description="Id of the dataset.")
-    dataset_name: str | None = Field(default=None, description="Its name, likewise.")
-    dataset_version: str | None = Field(default=None, description="Its version, likewise.")
+    dataset_name: str | None = Field(default=None, description="Name of the dataset, likewise.")
+    dataset_version: str | None = Field(default=None, description="Version of the dataset, likewise.")
     seed: int = Field(description="Seed.")
     samples: int = Field(description="Examples asked for.")
     kinds: list[str] = Field(description="Families of its checks.")
@@ -229,7 +230,7 @@ class AuditRead(AuditSummary):
     error: StoredProblem | None = Field(default=None, description="Why it could not start.")
     notes: list[str] = Field(
         default_factory=list,
-        description="Of the answer to its submission: what to know, as that its `baseline` is not there yet.",
+        description="In the answer to its submission: what to know, such as that its `baseline` is not there yet.",
     )
 
 

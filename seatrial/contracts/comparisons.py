@@ -43,8 +43,8 @@ class ComparisonGroup(Read):
 class NumberDifference(Read):
     """A number of two audits."""
 
-    first: Estimate = Field(description="Of the first audit.")
-    second: Estimate = Field(description="Of the second.")
+    first: Estimate = Field(description="The number of the first audit.")
+    second: Estimate = Field(description="The number of the second.")
     difference: Estimate = Field(description="The second less the first, example by example where records allow it.")
     trend: Trend = Field(
         description="What the difference says of the second: `better`, `worse`, `changed` where no way is better, "
@@ -67,7 +67,7 @@ class ComparisonRead(Read):
         description="Of two audits alone, by full metric name: both numbers, and the second less the first with its "
         "interval. Empty where there are more.",
     )
-    page: str | None = Field(default=None, description="Of two audits alone: where the console compares them.")
+    page: str | None = Field(default=None, description="Where the console compares them; given for two audits only.")
     not_compared: dict[str, str] = Field(
         description="Numbers some audit has and that are not compared, by full name, and why."
     )

@@ -118,7 +118,7 @@ class HardeningEstimate(Read):
 class EpochPoint(Read):
     """One epoch on the curves."""
 
-    epoch: int = Field(description="From 1.")
+    epoch: int = Field(description="Epoch, counted from 1.")
     train_loss: float = Field(description="Mean training loss, in the method's units.")
     learning_rate: float = Field(description="Learning rate of the epoch.")
     skipped: float = Field(description="Steps without a direction.")
@@ -145,8 +145,8 @@ class PairedDifference(Read):
 
     metric: str = Field(description="Full name; `clean_accuracy` is that of the first check's preflight.")
     better: Literal["lower", "higher"] | None = Field(description="Which way is better; null where neither is.")
-    before: Estimate = Field(description="Of the model as it was.")
-    after: Estimate = Field(description="Of the new version.")
+    before: Estimate = Field(description="The number of the model as it was.")
+    after: Estimate = Field(description="The number of the new version.")
     worse_by: Estimate = Field(description="How much worse the new version is; below 0 it is better.")
     note: str = Field(default="", description="How the difference was made, or why it is not paired.")
 
@@ -202,7 +202,9 @@ class HardeningSummary(Read):
     hardened: str | None = Field(description="Id of the version that was made; null until the training has ended.")
     dataset: str = Field(description="Id of the dataset trained on.")
     seed: int = Field(description="Seed.")
-    verdict: Verdict | None = Field(description="Of the policy, on the new version; null before, and without one.")
+    verdict: Verdict | None = Field(
+        description="Verdict of the policy on the new version; null until it is judged, and without a policy."
+    )
     created_at: datetime = Field(description="When it was submitted (UTC).")
     started_at: datetime | None = Field(description="When a worker first took it up.")
     finished_at: datetime | None = Field(description="When it ended.")
@@ -216,7 +218,7 @@ class HardeningRead(HardeningSummary):
     progress: HardeningProgress | None = Field(description="How far the training is; null before its first steps.")
     curves: list[EpochPoint] = Field(description="A point per epoch that has ended.")
     kept_epoch: int | None = Field(description="Epoch whose weights were kept, from 1; null before, and of maps.")
-    kept_rule: str | None = Field(description="By which rule it was chosen.")
+    kept_rule: str | None = Field(description="Rule by which it was chosen.")
     notes: list[str] = Field(description="What to know about the training.")
     audit_before: str | None = Field(description="Id of the audit of the model as it was.")
     audit_after: str | None = Field(description="Id of the audit of the new version.")
@@ -231,7 +233,9 @@ class HardeningReportRead(Read):
 
     hardening: HardeningRead = Field(description="The hardening, with the paired differences in `result`.")
     names: dict[str, str] = Field(description="Name and version of the models and datasets it names, by id.")
-    judgement: Judgement | None = Field(description="Of the new version, rule by rule; null without a policy.")
+    judgement: Judgement | None = Field(
+        description="Judgement of the new version, rule by rule; null without a policy."
+    )
     flags: dict[Literal["before", "after"], list[Flag]] = Field(
         description="Doubts about the numbers of each version, the gravest first."
     )

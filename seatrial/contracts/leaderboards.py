@@ -32,7 +32,7 @@ class LeaderboardRow(Read):
     audit: str = Field(description="Id of the newest audit of the model in the group.")
     check: int = Field(description="Position of the check in the audit, from 0.")
     finished_at: datetime | None = Field(description="When the audit ended.")
-    verdict: str | None = Field(description="Of the audit, where it was submitted with a policy.")
+    verdict: str | None = Field(description="Verdict of the audit, where it was submitted with a policy.")
     flags: list[Flag] = Field(description="Doubts about the numbers, notes left out.")
     estimates: dict[str, Estimate] = Field(description="All numbers of the check, by name.")
     difference: Estimate | None = Field(

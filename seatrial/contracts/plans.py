@@ -136,8 +136,8 @@ class StepEstimate(Read):
     """What one step would cost."""
 
     kind: StepKind = Field(description="What it does.")
-    hardening: HardeningEstimate | None = Field(default=None, description="Of `harden`.")
-    audit: AuditEstimate | None = Field(default=None, description="Of `audit`.")
+    hardening: HardeningEstimate | None = Field(default=None, description="Estimate of a step `harden`.")
+    audit: AuditEstimate | None = Field(default=None, description="Estimate of a step `audit`.")
 
 
 class PlanEstimate(Read):

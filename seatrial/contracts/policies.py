@@ -265,7 +265,7 @@ class PolicyRead(Read):
 class PolicySource(Read):
     """Which policy a verdict is of."""
 
-    id: str | None = Field(description="Of the stored version; null for one given in the request or shipped.")
+    id: str | None = Field(description="Id of the stored version; null for a policy given in the request, or shipped.")
     name: str = Field(description="Name.")
     version: int | None = Field(description="Version; null for one given in the request or shipped.")
     digest: str = Field(description="SHA-256 of the document.")

@@ -22,22 +22,22 @@ class VectorMap(Request):
 
     map: Literal["vector"] = Field(description="This map.")
     weights: Numbers = Field(description="Factor of each class's logit.")
-    bias: Numbers = Field(description="Added to it.")
+    bias: Numbers = Field(description="What is added to the result, by class.")
 
 
 class MatrixMap(Request):
     """A row of factors and a bias per class."""
 
     map: Literal["matrix"] = Field(description="This map.")
-    weights: list[Numbers] = Field(max_length=10_000, description="Of each class: factors of all logits.")
-    bias: Numbers = Field(description="Added to it.")
+    weights: list[Numbers] = Field(max_length=10_000, description="For each class, the factors of all logits.")
+    bias: Numbers = Field(description="What is added to the result, by class.")
 
 
 class Steps(Request):
     """A rising step function."""
 
     at: Numbers = Field(description="Where each step begins, ascending.")
-    to: Numbers = Field(description="Its value from there on.")
+    to: Numbers = Field(description="Value of the map from there on.")
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:

@@ -16,7 +16,7 @@ class PublishedKey(Read):
     crv: Literal["Ed25519", "P-256"] = Field(description="Curve.")
     x: Annotated[str, Field(max_length=100)] = Field(description="The key, or its first coordinate, Base64url.")
     y: Annotated[str, Field(max_length=100)] | None = Field(default=None, description="Second coordinate; null of OKP.")
-    use: Literal["sig"] = Field(default="sig", description="It signs.")
+    use: Literal["sig"] = Field(default="sig", description="What the key is for: signatures.")
     kid: Annotated[str, Field(max_length=100)] = Field(description="Thumbprint of the key (RFC 7638).")
     nbf: AwareDatetime | None = Field(default=None, description="When it was made: nothing dated before counts.")
     exp: AwareDatetime | None = Field(

@@ -24,7 +24,9 @@ class AdversarialParams(TrainingParams):
     norm: Literal["linf", "l2"] = Field(default="linf", description="Norm of the perturbation.")
     epsilon: Real = Field(default=0.03, gt=0, le=100, description="Radius, on pixels in [0, 1].")
     steps: int = Field(default=7, ge=1, le=100, description="Gradient steps of the attack on each batch.")
-    step_size: Real | None = Field(default=None, gt=0, description="Of the attack. Null: 2.5 epsilon / steps.")
+    step_size: Real | None = Field(
+        default=None, gt=0, description="Step size of the attack. Null: 2.5 epsilon / steps."
+    )
     random_start: bool = Field(default=True, description="Start at a random point of the ball; TRADES always does.")
     beta: Real = Field(default=6.0, ge=0, le=1000, description="Weight of the divergence, for TRADES.")
 

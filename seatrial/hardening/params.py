@@ -21,8 +21,8 @@ class TrainingParams(MethodParams):
         "Null: the whole batch. It is halved where memory runs out. Batch normalisation sees micro-batches.",
     )
     optimizer: Literal["adamw", "sgd"] = Field(default="sgd", description="Which optimiser.")
-    learning_rate: Real = Field(default=0.01, gt=0, le=100, description="Of the first epoch.")
-    momentum: Real = Field(default=0.9, ge=0, lt=1, description="Of SGD; without meaning for AdamW.")
+    learning_rate: Real = Field(default=0.01, gt=0, le=100, description="Learning rate of the first epoch.")
+    momentum: Real = Field(default=0.9, ge=0, lt=1, description="Momentum of SGD; AdamW ignores it.")
     weight_decay: Real = Field(
         default=0.0, ge=0, le=1, description="Decoupled for AdamW, added to the gradient for SGD."
     )
@@ -45,7 +45,8 @@ class TrainingParams(MethodParams):
         description="Logits are divided by it in the training loss; the model is used without it.",
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="Of products in forward passes; `bfloat16` on GPUs only. Weights stay float32."
+        default="float32",
+        description="Precision of products in forward passes; `bfloat16` on GPUs only. Weights stay float32.",
     )
     keep: Literal["best", "last"] = Field(
         default="best",
@@ -85,7 +86,7 @@ class TextTrainingParams(TrainingParams):
 
     batch_size: int = Field(default=8, ge=1, le=65_536, description="Examples of one step of the optimiser.")
     optimizer: Literal["adamw", "sgd"] = Field(default="adamw", description="Which optimiser.")
-    learning_rate: Real = Field(default=1e-5, gt=0, le=100, description="Of the first epoch.")
+    learning_rate: Real = Field(default=1e-5, gt=0, le=100, description="Learning rate of the first epoch.")
     weight_decay: Real = Field(
         default=0.01, ge=0, le=1, description="Decoupled for AdamW, added to the gradient for SGD."
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seatrial import Client
 from seatrial.client import Audit, AuditJudgement, Cost, Figure, Figures, Model, ProblemResponseError
 from seatrial.client.results import MAX_ROWS
 from seatrial.client.waiting import shown
@@ -98,6 +99,7 @@ def test_a_prompt_and_a_notebook_show_numbers_audits_and_figures_in_a_line() -> 
     told = audit({"mus": POINT}, judgement=judgement(), verdict="failed")
     result = told.checks[0].result
     assert result is not None
+    assert repr(Client("http://127.0.0.1:8000")) == "<Client of http://127.0.0.1:8000>"
     assert repr(result.estimates["mus"]) == "0.5000 [0.4000, 0.6000], n = 9"
     assert "<td>0.5000</td><td>[0.4000, 0.6000]</td><td>9</td>" in result.estimates["mus"]._repr_html_()
     assert repr(told) == "<Audit aud_1: m on d, failed, failed; uncertainty_span succeeded, uncertainty_span failed>"

@@ -231,7 +231,7 @@ def test_an_audit_is_judged_by_another_policy_and_keeps_its_own_verdict(console:
     answer = console.post(f"/audits/{audit}/judge", policy="strict", baseline="")
     assert answer.headers["location"] == f"/audits/{audit}?done=judged#judged"
     told = words(console.get(f"/audits/{audit}"))
-    assert "Rules of strict" in told
+    assert "Rules of policy strict" in told
     with console.services.database.read() as session:
         assert session.get_one(AuditRow, audit).verdict == "passed"
     assert console.post(f"/audits/{audit}/judge", policy="lenient").status_code == 303
@@ -260,7 +260,7 @@ def test_no_later_judgement_takes_the_place_of_the_verdict(console: Console) -> 
     assert own["judgement"]["headline"] in told["May it ship?"]
     assert "easy" not in told["May it ship?"]
     assert "The verdict stays that of strict" in told["Also judged by"]
-    assert "Rules of easy version 1" in told["Also judged by"]
+    assert "Rules of policy easy version 1" in told["Also judged by"]
 
 
 def test_a_policy_or_baseline_that_is_not_there_is_told(console: Console) -> None:

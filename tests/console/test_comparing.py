@@ -294,8 +294,9 @@ def test_a_baseline_is_shown_in_the_history(console: Console, pair: tuple[str, s
 
 def test_a_metric_that_is_not_there_falls_back_to_one_that_is(console: Console, pair: tuple[str, str]) -> None:
     page = console.get("/models/cifar-resnet20/history?metric=<script>")
-    assert words(page).count("uncertainty_span.ece[arm=clean],") == 1
-    assert "uncertainty_span.ece[arm=clean], newest first" in words(page)
+    shown = "Calibration error (unattacked), newest first"
+    assert words(page).count(shown) == 1
+    assert f"{shown} uncertainty_span.ece[arm=clean]" in words(page)
 
 
 VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)

@@ -216,8 +216,8 @@ def test_what_stands_in_for_what_is_told_of_the_attackers_that_ran() -> None:
 
 
 def test_what_a_level_is_is_told_where_it_is_no_share_of_words() -> None:
-    assert "attacked, of the spaces between words under segment, of the characters under visual." in findings()
-    assert "attacked, of the spaces between words under segment." in findings(params={"phi": 0.5})
+    assert "attacked; under segment, of the spaces between words; under visual, of the characters." in findings()
+    assert "attacked; under segment, of the spaces between words." in findings(params={"phi": 0.5})
     assert "words that are attacked." in findings(attackers=["truncate"], levels=[0.5], worst=(0.8,))
 
 

@@ -47,7 +47,7 @@ class TentOverrides(Overrides):
 
     batch_size: Count | None = Field(default=None, description="Test points of a round.")
     steps: Epochs | None = Field(default=None, description="Updates per round.")
-    learning_rate: Rate | None = Field(default=None, description="Of Adam.")
+    learning_rate: Rate | None = Field(default=None, description="Learning rate of Adam.")
     is_episodic: bool | None = Field(default=None, description="Every round starts from the base.")
 
 
@@ -56,11 +56,11 @@ class DentOverrides(Overrides):
 
     batch_size: Count | None = Field(default=None, description="Test points of a round.")
     steps: Epochs | None = Field(default=None, description="Updates per round.")
-    learning_rate: Rate | None = Field(default=None, description="Of AdaMod.")
-    beta1: Decay | None = Field(default=None, description="Of AdaMod: decay of the first moment.")
-    beta2: Decay | None = Field(default=None, description="Of AdaMod: decay of the second moment.")
-    beta3: Decay | None = Field(default=None, description="Of AdaMod: decay of the step sizes.")
-    weight_decay: Weight | None = Field(default=None, description="Of AdaMod.")
+    learning_rate: Rate | None = Field(default=None, description="Learning rate of AdaMod.")
+    beta1: Decay | None = Field(default=None, description="Decay of AdaMod's first moment.")
+    beta2: Decay | None = Field(default=None, description="Decay of AdaMod's second moment.")
+    beta3: Decay | None = Field(default=None, description="Decay of AdaMod's step sizes.")
+    weight_decay: Weight | None = Field(default=None, description="Weight decay of AdaMod.")
     variant: Variant | None = Field(default=None, description="The objective of the code or of the paper's text.")
 
 
@@ -70,18 +70,18 @@ class RmcOverrides(Overrides):
     adversarial_passes: int | None = Field(
         default=None, ge=0, le=100, description="Attacked copies of every training example."
     )
-    epsilon: Unit | None = Field(default=None, description="Of those attacks, l_inf.")
-    step_size: StepSize | None = Field(default=None, description="Of those attacks.")
-    attack_steps: Steps | None = Field(default=None, description="Of those attacks.")
+    epsilon: Unit | None = Field(default=None, description="Radius of those attacks, in l_inf.")
+    step_size: StepSize | None = Field(default=None, description="Step size of those attacks.")
+    attack_steps: Steps | None = Field(default=None, description="Steps of those attacks.")
     is_augmented: bool | None = Field(default=None, description="The training images are cropped and flipped.")
-    pool_seed: int | None = Field(default=None, ge=0, lt=2**31, description="Of the attacked copies.")
+    pool_seed: int | None = Field(default=None, ge=0, lt=2**31, description="Seed of the attacked copies.")
     neighbours: SeveralExamples | None = Field(default=None, description="K, training examples found for a point.")
-    nearest_share: Share | None = Field(default=None, description="Of the neighbours, the nearest.")
-    held_out_share: Share | None = Field(default=None, description="Of the nearest, those that say when to stop.")
+    nearest_share: Share | None = Field(default=None, description="Share of the neighbours that counts as the nearest.")
+    held_out_share: Share | None = Field(default=None, description="Share of the nearest that decides when to stop.")
     calibration_held_out_share: Share | None = Field(default=None, description="The same of a calibration.")
-    learning_rate: Rate | None = Field(default=None, description="Of Adam.")
+    learning_rate: Rate | None = Field(default=None, description="Learning rate of Adam.")
     batch_size: Count | None = Field(default=None, description="Examples of a training step.")
-    epochs: Epochs | None = Field(default=None, description="At most, for a point and for a calibration.")
+    epochs: Epochs | None = Field(default=None, description="Epochs at most, for a point and for a calibration.")
     patience: Count | None = Field(default=None, description="Epochs without a new least loss before it may stop.")
     stop_below: Weight | None = Field(default=None, description="Training loss above which it does not stop early.")
     variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
@@ -96,22 +96,22 @@ class DannOverrides(Overrides):
     alpha: Weight | None = Field(default=None, description="Largest weight of the reversed gradient.")
     optimizer: OptimizerName | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
     learning_rate: Rate | None = Field(default=None, description="At the first step.")
-    weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
+    weight_decay: Weight | None = Field(default=None, description="Weight decay of the optimiser.")
 
 
 class TadvOverrides(Overrides):
     """Of TADV."""
 
     network: Literal["lenet", "resnet20", "small"] | None = Field(default=None, description="What is trained.")
-    epsilon: Unit | None = Field(default=None, description="Of the attacks trained against, l_inf.")
-    step_size: StepSize | None = Field(default=None, description="Of those attacks.")
-    attack_steps: Steps | None = Field(default=None, description="Of those attacks.")
+    epsilon: Unit | None = Field(default=None, description="Radius of the attacks trained against, in l_inf.")
+    step_size: StepSize | None = Field(default=None, description="Step size of those attacks.")
+    attack_steps: Steps | None = Field(default=None, description="Steps of those attacks.")
     epochs: Epochs | None = Field(default=None, description="Passes over the training data.")
     batch_size: SeveralExamples | None = Field(default=None, description="Examples of a step, half of them attacked.")
     is_augmented: bool | None = Field(default=None, description="The training images are cropped and flipped.")
     optimizer: OptimizerName | None = Field(default=None, description="Adam, or SGD with momentum 0.9.")
     learning_rate: Rate | None = Field(default=None, description="At the first step.")
-    weight_decay: Weight | None = Field(default=None, description="Of the optimiser.")
+    weight_decay: Weight | None = Field(default=None, description="Weight decay of the optimiser.")
     variant: Variant | None = Field(default=None, description="The code behind the tables or the paper's text.")
 
 
@@ -121,7 +121,7 @@ class URejectronOverrides(Overrides):
     network: Literal["resnet18", "small"] | None = Field(default=None, description="The discriminator.")
     epochs: Epochs | None = Field(default=None, description="Passes over training data and test points together.")
     batch_size: SeveralExamples | None = Field(default=None, description="Examples of a step.")
-    learning_rate: Rate | None = Field(default=None, description="Of Adam.")
+    learning_rate: Rate | None = Field(default=None, description="Learning rate of Adam.")
     threshold: Unit | None = Field(default=None, description="Score above which a point is rejected.")
 
 
@@ -247,7 +247,9 @@ class URejectron(ShippedDefence):
 class RegisteredDefence(Request):
     """A defence an operator registered with the workers, who check what is asked of it."""
 
-    name: str = Field(min_length=1, max_length=64, pattern=NAME, description="As it is registered.")
+    name: str = Field(
+        min_length=1, max_length=64, pattern=NAME, description="Name under which the defence is registered."
+    )
     preset: str = Field(default="small", max_length=64, pattern=NAME, description="One of its own.")
     changes: dict[str, bool | int | float | str] = Field(default_factory=dict, max_length=32, description=_CHANGES)
 
