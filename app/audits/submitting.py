@@ -28,9 +28,9 @@ from app.policies.baselines import check_baseline, not_promoted
 from app.policies.judged import not_about
 from app.policies.service import Chosen, choose_policy, parsed
 from app.web.identifiers import no_such
+from app.web.origins import origin
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission, why_refused
-from seatrial import tracing
 from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
 from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilyParams, Situation
@@ -40,7 +40,6 @@ from seatrial.contracts.registry import family
 from seatrial.contracts.states import ModelState
 from seatrial.families.cost import Cost, cost_of, gives_gradients, total_seconds
 from seatrial.families.timing import Spread
-from seatrial.logs import bound_ids
 from seatrial.statistics.looks import planned_sizes
 from seatrial.store.claiming import join_queue
 from seatrial.store.code_pins import living_codes
@@ -339,8 +338,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         policy=planned.policy.stored() if planned.policy is not None else None,
         baseline=request.baseline,
         estimated_s=total_seconds(costs),
-        request_id=bound_ids().get("request_id"),
-        traceparent=tracing.current(),
+        **origin(),
     )
     join_queue(session, project_id)
     session.add(audit)

@@ -20,6 +20,7 @@ from app.hardenings import repository
 from app.hardenings.comparing import compare_versions
 from app.policies.baselines import add_baseline
 from app.web.bodies import parse_json
+from app.web.origins import on_behalf_of
 from app.web.problems import ConflictError, ProblemError
 from app.web.quotas import AGAIN_S, passes_by_itself
 from app.web.services import Services
@@ -75,7 +76,8 @@ def _advance(services: Services, hardening_id: str) -> None:
     with services.database.read() as session:
         row = session.get_one(HardeningRow, hardening_id)
     if row.audit_before is None or row.audit_after is None:
-        with services.database.write() as session:
+        asked = on_behalf_of("audits of a hardening", row.request_id, row.traceparent, hardening_id=row.id)
+        with asked, services.database.write() as session:
             held = _hold(session, hardening_id)
             if held is not None:
                 _submit_pair(session, services, held)

@@ -17,6 +17,7 @@ from app.hardenings.costs import price
 from app.policies.service import check_name
 from app.web.bodies import parse_json
 from app.web.identifiers import no_such
+from app.web.origins import origin
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.quotas import check_submission, why_refused
 from seatrial.contracts.hardenings import HardeningCreate, HardeningEstimate
@@ -238,6 +239,7 @@ def add_hardening(session: Session, project_id: str, wanted: Wanted) -> str:
         seed=request.seed,
         spec=spec,
         estimated_s=seconds,
+        **origin(),
     )
     join_queue(session, project_id)
     session.add(row)

@@ -28,6 +28,7 @@ from app.hardenings.submitting import add_hardening
 from app.hardenings.submitting import look_up as look_up_hardening
 from app.plans import repository
 from app.web.bodies import parse_json
+from app.web.origins import on_behalf_of
 from app.web.problems import ProblemError
 from app.web.quotas import AGAIN_S, passes_by_itself
 from app.web.services import Services
@@ -66,6 +67,8 @@ class Claimed:
         token: The claim.
         plan_id: Whose step it is.
         project_id: Whose plan.
+        request_id: Of the request that submitted it.
+        traceparent: Context of that request's trace.
         kind: What it does.
         params: What it was stored with.
         job: The job it waits for, which has ended; None where there is none yet.
@@ -77,6 +80,8 @@ class Claimed:
     token: str
     plan_id: str
     project_id: str
+    request_id: str | None
+    traceparent: str | None
     kind: str
     params: dict[str, Any]
     job: str | None
@@ -101,7 +106,8 @@ def advance_plans(services: Services, *, lease_s: float = LEASE_S) -> int:
         try:
             if step.attempts > MAX_ATTEMPTS:
                 raise GaveUpError(f"Whoever did this step ended {MAX_ATTEMPTS} times before it was done.")
-            _ACTIONS[step.kind](services, step)
+            with on_behalf_of(f"{step.kind} step of a plan", step.request_id, step.traceparent, plan_id=step.plan_id):
+                _ACTIONS[step.kind](services, step)
         except _DATABASE_ERRORS:
             raise
         except ProblemError as error:
@@ -139,11 +145,14 @@ def _claim(services: Services, lease_s: float) -> Claimed | None:
             return None
         row = session.get_one(PlanStepRow, taken[0], populate_existing=True)
         steps = repository.list_steps(session, row.plan_id)
+        plan = session.get_one(PlanRow, row.plan_id)
         return Claimed(
             id=row.id,
             token=taken[1],
             plan_id=row.plan_id,
-            project_id=session.get_one(PlanRow, row.plan_id).project_id,
+            project_id=plan.project_id,
+            request_id=plan.request_id,
+            traceparent=plan.traceparent,
             kind=row.kind,
             params=row.params,
             job=row.job,

@@ -9,6 +9,7 @@ from app.plans import repository
 from app.plans.submitting import look_up
 from app.web.idempotency import Answer, fingerprint, once
 from app.web.identifiers import no_such
+from app.web.origins import origin
 from app.web.problems import ConflictError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.plans import PlanCreate, PlanRead, PlanStepRead
@@ -38,7 +39,7 @@ def submit(services: Services, project_id: str, request: PlanCreate, key: str | 
 
     def work(session: Session) -> Answer:
         found = look_up(session, services, project_id, request)
-        row = PlanRow(id=new_id("pln"), project_id=project_id, name=request.name)
+        row = PlanRow(id=new_id("pln"), project_id=project_id, name=request.name, **origin())
         session.add(row)
         session.flush()
         for ordinal, one in enumerate(found):

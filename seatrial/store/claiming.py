@@ -7,6 +7,7 @@ long shards make a project's share larger, and a project that waited does not sa
 queued or running begins where the others are (:func:`join_queue`).
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -255,11 +256,13 @@ def charge(session: Session, table: LeasedTable, row_id: str, seconds: float) ->
 def ids_of(session: Session, table: LeasedTable, row_id: str) -> dict[str, str]:
     """Return the ids of what a claimed row belongs to, as logs name them: of a shard its check, audit and project too.
 
-    ``request_id`` is of the request that asked for the audit, where one did.
+    ``request_id`` is of the request that asked for the audit or the hardening, where it is known.
     """
     if table in (ModelRow, HardeningRow):
         project = session.scalar(select(table.project_id).where(table.id == row_id))
         found = {"model_id" if table is ModelRow else "hardening_id": row_id, "project_id": project}
+        if table is HardeningRow:
+            found["request_id"] = session.scalar(select(HardeningRow.request_id).where(HardeningRow.id == row_id))
     else:
         query = select(AuditRow.id, AuditRow.project_id, AuditRow.request_id, CheckRow.id)
         query = query.join(CheckRow, CheckRow.audit_id == AuditRow.id)
@@ -271,9 +274,11 @@ def ids_of(session: Session, table: LeasedTable, row_id: str) -> dict[str, str]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-def trace_of(session: Session, audit_id: str) -> str | None:
-    """Return the context of the trace that an audit is part of; None where there is none."""
-    return session.scalar(select(AuditRow.traceparent).where(AuditRow.id == audit_id))
+def trace_of(session: Session, ids: Mapping[str, str]) -> str | None:
+    """Return the context of the trace that a claim is part of, by :func:`ids_of` it; None where there is none."""
+    if "audit_id" in ids:
+        return session.scalar(select(AuditRow.traceparent).where(AuditRow.id == ids["audit_id"]))
+    return session.scalar(select(HardeningRow.traceparent).where(HardeningRow.id == ids.get("hardening_id")))
 
 
 def join_queue(session: Session, project_id: str) -> None:

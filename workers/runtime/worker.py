@@ -102,7 +102,7 @@ class Worker:
             # Only lines that are read by machines name them, and spans.
             is_named = claimed is not None and (self._settings.log_json or tracing.is_on())
             ids = ids_of(session, claimed[0], claimed[1]) if claimed is not None and is_named else {}
-            parent = trace_of(session, ids["audit_id"]) if "audit_id" in ids and tracing.is_on() else None
+            parent = trace_of(session, ids) if tracing.is_on() else None
         if claimed is None:
             return False
         with about(**ids), tracing.span(f"work on {claimed[0].__tablename__}", parent, **ids) as told:

@@ -48,7 +48,7 @@ class AuditRow(Base):
     code: Mapped[str | None]
     """Digest of the code that measures it, from its first stage on; null before, and where codes may mix."""
     request_id: Mapped[str | None]
-    """Of the request that asked for it, as the log has it; null where a plan or a hardening did."""
+    """Of the request that asked for it, or for the plan or the hardening it is of, as the log has it."""
     traceparent: Mapped[str | None]
     """Context of that request's trace; null where traces are off."""
     event_seq: Mapped[int] = mapped_column(default=0, server_default="0")

@@ -53,6 +53,9 @@ class HardeningRow(Deferrable, Base):
     saved_attempt: Mapped[int | None]
     saved_bytes: Mapped[int | None] = mapped_column(BigInteger)
     event_seq: Mapped[int] = mapped_column(default=0, server_default="0")
+    request_id: Mapped[str | None]
+    traceparent: Mapped[str | None]
+    """Of the request that asked for it, as an audit has them, and given to what is made for it."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

@@ -21,6 +21,9 @@ class PlanRow(Base):
     verdict: Mapped[str | None]
     """Of the last step that has one."""
     error: Mapped[dict[str, Any] | None]
+    request_id: Mapped[str | None]
+    traceparent: Mapped[str | None]
+    """Of the request that asked for it, as an audit has them, and given to what is made for it."""
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
