@@ -23,14 +23,32 @@ VERSION = "1.33"
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "workers.yaml": {},
-    "keda.yaml": {"worker": {"replicas": 0}, "keda": {"enabled": True}, "kueueQueue": "seatrial"},
+    "keda.yaml": {
+        "workers": {"cpu": {"replicas": 0}, "gpu": {"replicas": 0}},
+        "keda": {"enabled": True},
+        "kueueQueue": "seatrial",
+    },
 }
 """What is written. A bucket, pull secrets and the like are rendered and validated as well."""
 
 FURTHER = {
     "artifactsUrl": "s3://bucket/prefix",
     "images": {"pullSecrets": [{"name": "registry"}]},
-    "worker": {"nodeSelector": {"gpu": "h100"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+    "workers": {
+        "cpu": {"environment": {"SEATRIAL_MOST_MODEL_BYTES": "100000000"}},
+        "gpu": {
+            "replicas": 2,
+            "nodeSelector": {"gpu": "h100"},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "image": "registry.example/seatrial-worker:gpu",
+        },
+    },
+    "networkPolicy": {
+        "enabled": True,
+        "apiFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
+        "backendTo": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "egress": [{"ports": [{"protocol": "TCP", "port": 443}]}],
+    },
 }
 
 

@@ -18,7 +18,15 @@ from app.web.services import Services
 from seatrial.contracts import training
 from seatrial.contracts.registry import families
 from seatrial.store.claiming import claim_check
-from seatrial.store.counters import CHECK_SECONDS, SHARD_FAILURES, SHARD_SECONDS, SHARDS_REQUEUED, count, observe
+from seatrial.store.counters import (
+    CHECK_SECONDS,
+    COUNTERS,
+    SHARD_FAILURES,
+    SHARD_SECONDS,
+    SHARDS_REQUEUED,
+    count,
+    observe,
+)
 from seatrial.store.retention import sweep_workers, tell_scheduler_alive
 from seatrial.store.settings import Settings
 from seatrial.store.tables import CheckRow, WorkerRow
@@ -215,6 +223,18 @@ def test_alerts_subtract_where_a_series_may_be_born_with_its_first_event() -> No
     for name in ("SeatrialWebhooksFail", "SeatrialLeasesRunOut", "SeatrialShardsFail"):
         now, before = rules[name].rpartition(" > ")[0].split(" - ")
         assert re.sub(r" offset \d+[hm]", "", before) == now != before, name
+
+
+def test_panels_subtract_where_a_series_may_be_born_with_its_first_event() -> None:
+    path = Path(__file__).parents[2] / "docs" / "monitoring" / "grafana.json"
+    asked = [target["expr"] for panel in json.loads(path.read_text())["panels"] for target in panel["targets"]]
+    assert not [one for one in asked if "increase(" in one]
+    counted = [one for one in asked if any(f"seatrial_{counter.name}_total" in one for counter in COUNTERS)]
+    assert len(counted) == len(COUNTERS)
+    for one in counted:
+        # What was not there an hour ago was 0.
+        now, before, zero = re.fullmatch(r"(.+) - \((.+) or 0 \* (.+)\)", one).groups()  # type: ignore[union-attr]
+        assert before.replace(" offset 1h", "") == now == zero != before
 
 
 def test_dashboard_and_alerts_name_metrics_that_there_are(client: httpx.Client, services: Services) -> None:

@@ -66,9 +66,14 @@ def test_workers_stay_or_come_with_the_queue() -> None:
     assert [path.name for path in RENDERED] == ["keda.yaml", "workers.yaml"]
     always = {"Deployment seatrial-api", "Deployment seatrial-scheduler", "Job seatrial-migrate"}
     keda, workers = map(containers, RENDERED)
-    assert set(keda) == always | {"ScaledJob seatrial-worker"}
-    assert set(workers) == always | {"Deployment seatrial-worker"}
-    assert workers["Deployment seatrial-worker"]["command"][2:] == ["--queues", "gpu"]
+    # Of unlike names: a Deployment and the jobs of a queue may be watched, or stand, beside each other.
+    assert set(keda) == always | {"ScaledJob seatrial-worker-jobs"}
+    assert set(workers) == always | {"Deployment seatrial-worker-cpu"}
+    assert workers["Deployment seatrial-worker-cpu"]["command"][2:] == ["--queues", "gpu"]
+    # Where nobody says otherwise, nothing waits for a GPU that is not there.
+    for one in (keda["ScaledJob seatrial-worker-jobs"], workers["Deployment seatrial-worker-cpu"]):
+        assert {"name": "SEATRIAL_DEVICE", "value": "cpu"} in one["env"]
+        assert "nvidia.com/gpu" not in one["resources"]["limits"]
     (job,) = (one for one in manifests(RENDERED[0]) if one["kind"] == "ScaledJob")
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "seatrial"
     assert job["spec"]["triggers"][0]["metadata"]["query"] == keda_query()

@@ -51,22 +51,26 @@ securityContext:
 {{- end -}}
 
 {{- define "seatrial.workerPod" -}}
-{{ include "seatrial.pod" .root }}
-terminationGracePeriodSeconds: {{ .root.Values.worker.graceSeconds }}
-{{- with .root.Values.worker.nodeSelector }}
+{{- $worker := index .root.Values.workers .kind }}
+{{- include "seatrial.pod" .root }}
+terminationGracePeriodSeconds: {{ .root.Values.workerGraceSeconds }}
+{{- with $worker.nodeSelector }}
 nodeSelector: {{ toJson . }}
 {{- end }}
-{{- with .root.Values.worker.tolerations }}
+{{- with $worker.tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}
 containers:
   - name: worker
-    image: {{ .root.Values.images.worker }}
+    image: {{ $worker.image | default .root.Values.images.worker }}
     command: {{ toJson .command }}
 {{ include "seatrial.container" .root | indent 4 }}
     env:
 {{ include "seatrial.environment" .root | trim | indent 6 }}
-      - {name: SEATRIAL_DEVICE, value: {{ .root.Values.worker.device | quote }}}
+      {{- range $name, $value := $worker.environment }}
+      - {name: {{ $name }}, value: {{ $value | quote }}}
+      {{- end }}
+      - {name: SEATRIAL_DEVICE, value: {{ eq .kind "gpu" | ternary "cuda" "cpu" }}}
       - name: SEATRIAL_DATABASE_URL
         valueFrom: {{ include "seatrial.secret" (dict "root" .root "key" "worker-url") }}
       - name: SEATRIAL_BROKER_URL
@@ -76,7 +80,7 @@ containers:
       initialDelaySeconds: 60
       periodSeconds: 30
       timeoutSeconds: 10
-    resources: {{ toJson .root.Values.worker.resources }}
+    resources: {{ toJson $worker.resources }}
     volumeMounts:
       - {name: data, mountPath: /data}
       - {name: tmp, mountPath: /tmp}
