@@ -52,6 +52,11 @@ class FamilyParams(Request):
         """Return what it names that packages bring by entry point, by JSON pointer; what is shipped is none."""
         return {}
 
+    @property
+    def phase_prices(self) -> tuple[float, float] | None:
+        """What one more example costs in either of two phases of the family's own, in passes; None: it has none."""
+        return None
+
     def held_out(self) -> int:
         """Return how many examples of the audit's dataset are needed beside its sample."""
         return 0

@@ -1,10 +1,11 @@
-"""Which of the two phases of a robust accuracy to make larger, and by how much."""
+"""Which of the two phases of an accuracy under attack to make larger, and by how much."""
 
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from seatrial.contracts.estimates import Estimate
+from seatrial.contracts.estimates import Estimate, metric_name, split_name
+from seatrial.contracts.registry import family
 from seatrial.families.shared.robust_accuracy import FIRST, SECOND, RobustAccuracyParams
 from seatrial.judging.evidence import Evidence
 from seatrial.judging.measured import MeasuredCheck
@@ -15,6 +16,9 @@ from seatrial.statistics.proportions import corrected_interval
 
 STRIDE = 1.25
 """By how much one number of examples that is tried exceeds the one before it."""
+
+OF_IMAGES = ["robust_accuracy_first_standing", "robust_accuracy_first_n", "robust_accuracy_n"]
+"""Counts of a robust accuracy; those of texts are by arm."""
 
 Prices = tuple[float, float]
 
@@ -31,18 +35,19 @@ class Further(NamedTuple):
     survivors: int
 
 
-def phases_of(estimate: Estimate, check: MeasuredCheck) -> Phases | None:
+def phases_of(metric: str, estimate: Estimate, check: MeasuredCheck) -> Phases | None:
     """Return what came of the two phases behind a share, None where it was measured in one.
 
     Args:
+        metric: Full name, of which the arm tells whose counts they are.
         estimate: Of the check; what it says of the second phase is that of the attacks it is about.
         check: With the counts of both.
     """
     if check.result is None or estimate.method != "mover" or estimate.value is None:
         return None
-    counts = check.result.counts
-    standing, n = counts.get("robust_accuracy_first_standing"), counts.get("robust_accuracy_first_n")
-    attacked = counts.get("robust_accuracy_n")
+    arm = split_name(metric)[1].get("arm")
+    names = [metric_name(name, arm=arm) for name in ("standing", "first_n", "second_n")] if arm else OF_IMAGES
+    standing, n, attacked = (check.result.counts.get(name) for name in names)
     if not standing or not n or not attacked:
         return None
     return Phases(standing, n, round(estimate.value * n / standing * attacked), attacked)
@@ -50,6 +55,11 @@ def phases_of(estimate: Estimate, check: MeasuredCheck) -> Phases | None:
 
 def prices_of(check: MeasuredCheck) -> Prices:
     """Return what one more example costs in either phase, in forward passes; one with its way back is three."""
+    if check.params.get("robust_accuracy") is None:
+        prices = family(check.kind).params.model_validate(check.params).phase_prices
+        if prices is None:
+            raise AssertionError(f"unreachable: {check.kind} has no phases of its own")
+        return prices
     passes = RobustAccuracyParams.model_validate(check.params["robust_accuracy"]).phases(1)
     first, second = (passes[stage].forward + 3.0 * passes[stage].backward for stage in (FIRST, SECOND))
     return first, second

@@ -245,7 +245,7 @@ def _weigh(
         side = _asked(finding.rule)[0]
         end: Literal["low", "high"] = "high" if side == "max" else "low"
         why = wording.open_end(estimate, end) if is_open(estimate, finding.metric, check, end) else ""
-        phases = phases_of(estimate, check)
+        phases = phases_of(finding.metric, estimate, check)
         evidence = Evidence(estimate, is_fixed=is_fixed(finding.metric), why=why, level=check.level, phases=phases)
         if estimate.method in LEAVING_ROOM:
             span, examples = range_of(finding.metric, check), examples_of(finding.metric, check)

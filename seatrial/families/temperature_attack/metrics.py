@@ -17,9 +17,9 @@ def _depends(*, is_binned: bool = False, is_unattacked: bool = False) -> Callabl
         if arm is not None:
             idle.add("arms")
         if "recipe" in qualifiers:
-            idle.add("recipes")
+            idle |= {"recipes", "survivors"}
         if is_unattacked:
-            idle |= {"recipes", "query_budget", "time_budget_s"}
+            idle |= {"recipes", "survivors", "query_budget", "time_budget_s"}
         if is_unattacked or arm not in (None, LABEL_ONLY):
             idle.add("label_queries")
         if arm == AS_SERVED or arm in UNSCORED:

@@ -325,6 +325,12 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
         )
     if not _counted(result, params):
         return
+    if params.get("survivors") is not None and (met := result.counts.get("worst_n")) is not None:
+        first, *others = [words(recipe) for recipe in _recipes(params) if recipe not in UNCOUNTED]
+        yield (
+            f"{first} attacked every text; {enumerate_words(others)} attacked what it left of the first {met:,}, "
+            "a random part."
+        )
     served = accuracy_in(result, SERVED)
     if served is not None and served.value is not None:
         yield f"{_served(params)} it keeps {format_percentage_estimate(served)} under {_attack(result, params)}."

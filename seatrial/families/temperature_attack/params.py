@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Real
 from seatrial.contracts.costs import Passes
@@ -69,6 +69,9 @@ DOSES = ((0.15, 3), (0.3, 6))
 WRITTEN_KINDS = 5
 """Kinds of such edits."""
 
+FEWEST_SURVIVORS = 20
+"""Of the first of two phases, that the second needs at least."""
+
 MEANING_FREE_EDITS = 28
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
@@ -83,6 +86,17 @@ class TemperatureAttackParams(FamilyParams):
         max_length=8,
         description="TextAttack recipes. deepwordbug, pruthi and input_reduction need nothing; pwws needs WordNet, "
         "iga word vectors; textfooler, bae and textbugger need more: `seatrial resources` says what is there.",
+    )
+    survivors: int | None = Field(
+        default=None,
+        ge=FEWEST_SURVIVORS,
+        le=10**6,
+        description="Two phases: the first recipe attacks every text, and each other recipe only what the recipes "
+        "before it left standing, among the first texts of the random sample that hold so many survivors of the first "
+        "recipe as served. Give the cheap recipe first. `adversarial_accuracy[arm=]` is then the product of two "
+        "shares with an interval that takes in both (MOVER, Donner and Zou 2012), `illusion_gap` is of the texts that "
+        "met all recipes, and recipes after the first have no accuracy of their own. Null: every recipe attacks every "
+        "text.",
     )
     arms: list[Arm] = Field(
         default=["calibrated", "optimized"],
@@ -171,11 +185,29 @@ class TemperatureAttackParams(FamilyParams):
 
     _names_differ = field_validator("recipes", "arms")(all_different)
 
+    @field_validator("survivors")
+    @classmethod
+    def _two_phases_need_two_recipes(cls, survivors: int | None, info: ValidationInfo) -> int | None:
+        recipes = info.data.get("recipes")
+        if survivors is None or recipes is None:
+            return survivors
+        if recipes[0] == UNCOUNTED or sum(recipe != UNCOUNTED for recipe in recipes) < 2:
+            raise ValueError(
+                f"two phases need a recipe that changes predictions first and another one after it; {UNCOUNTED} keeps "
+                "them"
+            )
+        return survivors
+
     @model_validator(mode="after")
     def _transfer_has_a_source(self) -> Self:
         if ("transfer" in self.arms) != (self.source_model is not None):
             raise ValueError("arm transfer and source_model go together: give both or neither")
         return self
+
+    @property
+    def second_phase(self) -> list[Recipe]:
+        """Recipes that attack what those before them left; none where every recipe attacks every text."""
+        return [] if self.survivors is None else [recipe for recipe in self.recipes[1:] if recipe != UNCOUNTED]
 
     @property
     def is_fitted(self) -> bool:
@@ -208,6 +240,13 @@ class TemperatureAttackParams(FamilyParams):
         forward, queries = (sum(one) for one in zip(*costs, strict=True))
         return Passes(forward=round(forward), backward=0, queries=round(queries))
 
+    @property
+    def phase_prices(self) -> tuple[float, float]:
+        """What one more text costs in the first of two phases, and one more survivor in the second, in passes."""
+        one = self.model_copy(update={"survivors": None})._stage_costs(1, 0, ASSUMED_WORDS)
+        later = sum(one[f"attack_{recipe}"][0] for recipe in self.second_phase)
+        return one[f"attack_{self.recipes[0]}"][0], later
+
     def _stage_costs(self, samples: int, validation: int, words: float) -> dict[str, tuple[float, float]]:
         """Return forward passes and queries of each stage, in the order in which they are run."""
         costs: dict[str, tuple[float, float]] = {}
@@ -231,7 +270,10 @@ class TemperatureAttackParams(FamilyParams):
             # texts before and after unedited ones.
             closing += (self.most_label_queries + 9 + (2 + further) * flipping) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
-            attack = self._queries(recipe, words) * samples
+            attacked = samples
+            if self.survivors is not None and recipe in self.second_phase:
+                attacked = min(samples, self.survivors)
+            attack = self._queries(recipe, words) * attacked
             # The texts as they are are scored once.
             forward = queries = 0.0 if number else float(samples)
             queries += (1 + further) * attack
@@ -241,8 +283,8 @@ class TemperatureAttackParams(FamilyParams):
                 forward += (1 - FURTHER_ARM) * attack
             if recipe != UNCOUNTED:
                 asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS)
-                queries += asked * samples
-                forward += asked * samples
+                queries += asked * attacked
+                forward += asked * attacked
             costs[f"attack_{recipe}"] = forward, queries
         costs["closing"] = closing, closing
         return costs

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.contracts.family import Formula, formula
-from seatrial.families.shared.per_example import Records, Values, combine, values_of
+from seatrial.families.shared.per_example import NoMeanError, Records, Values, combine, values_of
 from seatrial.statistics.arrays import Floats
 
 UNCOUNTED = "input_reduction"
@@ -46,6 +46,8 @@ def _standing(recipe: str) -> Formula:
 def standing(records: Records) -> Values | None:
     """Return who stays right under a recipe against the metric's arm; None where the recipe was inert."""
     recipe = records.qualifiers["recipe"]
+    if _has_two_phases(records) and recipe != records.params["recipes"][0]:
+        return None
     return None if _was_inert(records, recipe) else records.values(_standing(recipe))
 
 
@@ -54,7 +56,12 @@ def standing_under_all(records: Records) -> Values | None:
 
     An inert recipe is no evidence of robustness: no example counts for having withstood it, and without another recipe
     there is no number. What it flips all the same is wrong.
+
+    Raises:
+        NoMeanError: There were two phases, and the number is a product of two shares.
     """
+    if _has_two_phases(records):
+        raise NoMeanError
     recipes = [recipe for recipe in records.params.get("recipes", ()) if recipe != UNCOUNTED]
     inert = [recipe for recipe in recipes if _was_inert(records, recipe)]
     able = [records.values(_standing(recipe)) for recipe in recipes if recipe not in inert]
@@ -62,6 +69,10 @@ def standing_under_all(records: Records) -> Values | None:
     for recipe in inert if kept is not None else ():
         kept = _without(kept, records.values(_standing(recipe)))
     return kept
+
+
+def _has_two_phases(records: Records) -> bool:
+    return records.params.get("survivors") is not None
 
 
 def _without(kept: Values | None, further: Values | None) -> Values | None:

@@ -99,6 +99,24 @@ class Audit:
             flipped.update(sample.clean.example_ids[~sample.robust(arm)].tolist())
         return np.array([example not in flipped for example in self.common_ids], dtype=bool)
 
+    def phases(self, arm: str) -> tuple[int, int, int, int] | None:
+        """Return who withstood the first recipe, of how many, and who all others too, of how many of those.
+
+        None where every recipe attacked every text, where but one is evidence, and where none of those that stand was
+        attacked again: the texts that met all recipes are a random part of the sample as well.
+        """
+        first, *others = self.counted or [""]
+        if self.params.survivors is None or first != self.params.recipes[0] or not others:
+            return None
+        sample = self.attacks[first]
+        standing = set(sample.clean.example_ids[sample.robust(arm)].tolist())
+        again = [
+            robust for example, robust in zip(self.common_ids, self.robust(arm), strict=True) if example in standing
+        ]
+        if standing and not again:
+            return None
+        return len(standing), len(sample.clean), sum(again), len(again)
+
     def gap(self, recipe: str | None = None) -> Gap | None:
         """Return the illusion gap under a recipe, or under the worst one for each example; None where undefined."""
         if not self.counted or (recipe is not None and recipe not in self.counted):

@@ -9,6 +9,7 @@ from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.family import SHARE, SIGNED_SHARE
 from seatrial.families.temperature_attack.params import AS_SERVED, UNSCORED, TemperatureAttackParams
 from seatrial.statistics.estimating import calibration, estimate, mean, proportion, seed_of
+from seatrial.statistics.nested import nested_proportion
 from seatrial.statistics.paired import Gap
 from workers.calibration.rounding import middle_of_intervals
 from workers.calibration.scaling import temperature_interval
@@ -84,9 +85,10 @@ def attack_estimates(audit: Audit, recipe: str) -> Estimates:
         robust = sample.robust(arm)
         # Input reduction keeps the prediction by design, an inert recipe could write nothing: that nothing flips would
         # read as robustness.
-        counts = recipe in audit.counted
+        counts = recipe in audit.counted and recipe not in audit.params.second_phase
         found[named("adversarial_accuracy")] = proportion(robust if counts else robust[:0])
         found[named("attack_success_rate")] = proportion(~robust[right] if counts else robust[:0])
+        # Of what an earlier recipe broke, nothing was searched.
         found[named("search_success_rate")] = proportion(ended.succeeded[ended.attacked])
         queries = ended.queries[ended.attacked].astype(np.float64)
         budget = audit.params.query_budget
@@ -96,7 +98,8 @@ def attack_estimates(audit: Audit, recipe: str) -> Estimates:
         if arm not in UNSCORED:
             confidence = audit.confidence(arm, ended.logits)
             found[named("mean_adversarial_confidence")] = mean(confidence, SHARE)
-    found |= _gap_estimates(audit.gap(recipe), len(sample.clean), recipe=recipe)
+    gap = None if recipe in audit.params.second_phase else audit.gap(recipe)
+    found |= _gap_estimates(gap, len(sample.clean), recipe=recipe)
     if sample.importance is not None:
         found[metric_name("importance_correlation", recipe=recipe)] = mean(sample.importance, SIGNED_SHARE)
     if sample.masked is not None:
@@ -106,10 +109,11 @@ def attack_estimates(audit: Audit, recipe: str) -> Estimates:
 
 def worst_estimates(audit: Audit) -> Estimates:
     """Return adversarial accuracies and the gap with the worst counted recipe for each example."""
-    found = {
-        metric_name("adversarial_accuracy", arm=arm): proportion(audit.robust(arm))
-        for arm in [AS_SERVED, *audit.arms.others]
-    }
+    found = {}
+    for arm in [AS_SERVED, *audit.arms.others]:
+        phases = audit.phases(arm)
+        share = proportion(audit.robust(arm)) if phases is None else nested_proportion(*phases)
+        found[metric_name("adversarial_accuracy", arm=arm)] = share
     return found | _gap_estimates(audit.gap(), len(audit.common_ids))
 
 
@@ -121,10 +125,11 @@ def count(audit: Audit) -> dict[str, int]:
     """
     sizes = [set(sample.all_ids.tolist()) for sample in audit.attacks.values()]
     sound = [set(sample.clean.example_ids.tolist()) for sample in audit.attacks.values()]
-    everyone = set(chain.from_iterable(sizes))
+    # A recipe of the second phase looks at some of them alone.
+    errored = [everyone - kept for everyone, kept in zip(sizes, sound, strict=True)]
     counts = {
-        "n": len(everyone),
-        "errored": len(everyone - set.intersection(*sound)),
+        "n": len(set(chain.from_iterable(sizes))),
+        "errored": len(set(chain.from_iterable(errored))),
         "clean_n": len(audit.clean),
         "clean_correct": int(audit.clean.right.sum()),
         "worst_n": len(audit.common_ids),
@@ -151,6 +156,9 @@ def count(audit: Audit) -> dict[str, int]:
         counts |= _discordant(audit.gap(recipe), recipe=recipe)
     for arm in [AS_SERVED, *audit.arms.others]:
         counts[metric_name("robust", arm=arm)] = int(audit.robust(arm).sum())
+        if (phases := audit.phases(arm)) is not None:
+            named = zip(("standing", "first_n", "held", "second_n"), phases, strict=True)
+            counts |= {metric_name(name, arm=arm): number for name, number in named}
     return counts | _discordant(audit.gap())
 
 

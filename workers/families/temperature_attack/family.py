@@ -39,6 +39,7 @@ from workers.families.temperature_attack.records import (
 )
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
+from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
 from workers.families.temperature_attack.written import with_written
 from workers.models import Answer
 from workers.resources.library import Library
@@ -98,7 +99,9 @@ class TemperatureAttack:
             rounds = search_rounds(done)
             if _next_temperatures(params, done[VALIDATION], rounds):
                 return Stage(f"{SEARCH}{len(rounds) + 1}", source, params.validation_samples, GRAIN)
-        planned = [Stage(f"{ATTACK}{recipe}", grain=GRAIN) for recipe in params.recipes]
+        planned = [
+            Stage(f"{ATTACK}{recipe}", limit=reach_of(params, recipe, done), grain=GRAIN) for recipe in params.recipes
+        ]
         planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
         return next((stage for stage in planned if stage.name not in done), None)
 
@@ -160,7 +163,8 @@ def _search(
         for example, seen in zip(examples, [service.seen(example.text) for example in examples], strict=True)
         for view in views
     ]
-    outcomes = _run(params, context, jobs, service, _progress(context, len(views)))
+    progress = _progress(context, dict.fromkeys([example.example_id for example in examples], len(views)))
+    outcomes = _run(params, context, jobs, service, progress)
     after = _scores(context, service, outcomes)
     before = _scores(context, service, examples)
     robust: list[list[bool] | None] = []
@@ -187,7 +191,10 @@ def _attack(
     clean = _scores(context, service, examples)
     others = [arm for arm in arms.others if arm != LABEL_ONLY or name != UNCOUNTED]
     outcomes: dict[str, list[Outcome]] = {arm: [] for arm in (AS_SERVED, *others)}
-    done = _progress(context, len(outcomes))
+    fallen = fallen_before(params, name, context, examples)
+    done = _progress(
+        context, {one.example_id: sum((arm, one.example_id) not in fallen for arm in outcomes) for one in examples}
+    )
 
     # Of the model under audit in every arm: what it does not see cannot change what it says.
     extents = [service.seen(example.text) for example in examples]
@@ -204,17 +211,19 @@ def _attack(
             )
             for example, seen in zip(examples, extents, strict=True)
             for arm in of
+            if (arm, example.example_id) not in fallen
         ]
-        ended = _run(params, context, jobs, attacked, done)
-        for position, arm in enumerate(of):
-            outcomes[arm] = ended[position :: len(of)]
+        ended = iter(_run(params, context, jobs, attacked, done))
+        for example in examples:
+            for arm in of:
+                outcomes[arm].append(fallen.get((arm, example.example_id)) or next(ended))
 
     attack([arm for arm in outcomes if arm not in UNSCORED], service)
     if "transfer" in outcomes:
         attack(["transfer"], context.scoring("source_model"))
     edited = None
     if LABEL_ONLY in outcomes:
-        ended = _search_labels(params, context, examples, extents, recipe, done)
+        ended = _search_labels(params, context, examples, extents, recipe, done, fallen)
         outcomes[LABEL_ONLY], edited = edit_survivors(params, context, examples, clean, ended)
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
@@ -250,17 +259,20 @@ def _search_labels(
     extents: Sequence[tuple[int, ...] | None],
     recipe: Recipe,
     on_done: Callable[[Outcome], None],
+    fallen: Fallen | None = None,
 ) -> list[Outcome]:
-    """Attack with labels alone, under the recipe's constraints."""
+    """Attack with labels alone, under the recipe's constraints, what has not fallen before."""
     searching = searching_labels(recipe)
-    purpose = f"{recipe.name} {LABEL_ONLY}"
+    purpose, before = f"{recipe.name} {LABEL_ONLY}", fallen or {}
     jobs = [
         _job(params, example, context.seed(purpose, example.example_id), decisions, searching, seen)
         for example, seen in zip(examples, extents, strict=True)
+        if (LABEL_ONLY, example.example_id) not in before
     ]
     outcomes = _run(params, context, jobs, context.scoring(), on_done, query_budget=params.most_label_queries)
     # It has no end of its own: that it spent its queries is no sign that it was cut short.
-    return [replace(ended, status="failed") if ended.status == "unfinished" else ended for ended in outcomes]
+    found = iter(replace(ended, status="failed") if ended.status == "unfinished" else ended for ended in outcomes)
+    return [before.get((LABEL_ONLY, example.example_id)) or next(found) for example in examples]
 
 
 def _job(
@@ -335,14 +347,14 @@ def _importance_correlations(
     return [Agreement(float("nan")) if pair is None else agreement(pair[0], pair[1]) for pair in importances]
 
 
-def _progress(context: RunContext, attacks: int) -> Callable[[Outcome], None]:
-    """Return a listener that tells how many examples have ended all their attacks."""
-    ended: Counter[int] = Counter()
+def _progress(context: RunContext, attacks: Mapping[int, int]) -> Callable[[Outcome], None]:
+    """Return a listener that tells how many examples have ended all their attacks, of which there are so many each."""
+    left = Counter(attacks)
 
     def on_done(outcome: Outcome) -> None:
-        ended[outcome.example_id] += 1
-        if ended[outcome.example_id] == attacks:
-            context.progress(sum(count == attacks for count in ended.values()))
+        left[outcome.example_id] -= 1
+        if not left[outcome.example_id]:
+            context.progress(sum(count == 0 for count in left.values()))
 
     return on_done
 
