@@ -12,7 +12,7 @@ from datetime import datetime
 
 from app.reports.exported import CONFIDENCE, exported_numbers, limits_of
 from seatrial.reporting.numbers import format_interval, format_value
-from seatrial.reporting.outcomes import counted, measured, policy_name
+from seatrial.reporting.outcomes import counted, measured, policy_name, required
 from seatrial.reporting.schemas import ReportCheck, ReportEstimate, ReportRead, ReportSource
 from seatrial.reporting.tables import open_end
 
@@ -82,7 +82,7 @@ def _result(report: ReportRead) -> Section:
     if judgement is None:
         return Section("Result", "point 2(g)", text="No policy has judged this audit: there is no verdict.")
     rows = [
-        (one.label, one.requirement, measured(one), counted(one), "" if one.severity == "block" else "reported only")
+        (one.label, required(one), measured(one), counted(one), "" if one.severity == "block" else "reported only")
         for one in judgement.rules
     ]
     columns = ("rule", "required", "measured", "outcome", "remark")

@@ -73,7 +73,8 @@ def test_numbers_that_shipped_policies_judge_come_first_and_say_which_is_better(
     change_estimates(console, pair[1], clean_accuracy=low)
     page = console.get(f"/compare?a={pair[0]}&b={pair[1]}")
     told = words(page)
-    assert "B is worse in uncertainty_span.clean_accuracy; B is better in uncertainty_span.mus_worst" in told
+    assert "B is worse in Accuracy without an attack (uncertainty_span.clean_accuracy); B is better in " in told
+    assert "B is better in Uncertainty an attacker can shift (uncertainty_span.mus_worst)" in told
     first = next(iter(compared(console, *pair)))
     assert first in ("uncertainty_span.mus_worst", "uncertainty_span.clean_accuracy")
 
@@ -273,7 +274,7 @@ def test_a_number_in_doubt_is_not_called_worse(console: Console, pair: tuple[str
     before, _, after = told.partition("Not decided, since the flags above cast doubt on A's number:")
     assert "A is in doubterror: zero gradients (uncertainty_span). 12 gradients were zero." in before
     assert "B is worse in" not in before
-    assert "as measured, B is worse in uncertainty_span.ece[arm=clean]" in after
+    assert "as measured, B is worse in Calibration error (unattacked) (uncertainty_span.ece[arm=clean])" in after
     assert "worse, in doubt" in after
     assert "in doubt" not in words(console.get(f"/compare?a={pair[0]}&b={pair[1]}"))
 

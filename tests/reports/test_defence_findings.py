@@ -43,8 +43,8 @@ def test_what_the_attackers_selection_chose_is_told() -> None:
     said = findings(iterations=3, clean_sent=0.2)
     assert (
         "Of the 3 iterations of GMSA-AVG on TADV, the attacker sent the one whose induced model was right least "
-        "often: from 88.5% after the first it fell to 68.5%, most often that of iteration 0, counted from 0 (40% of "
-        "the examples). For 20% none did better than the clean batch, which was sent."
+        "often (it falls from 88.5% after the first to 68.5%), most often iteration 0, counted from 0 (40% of the "
+        "examples). For 20% none did better than the clean batch, and that was sent."
     ) in said
     # That of the strongest attack says enough.
     assert said.count("iterations of") == 1

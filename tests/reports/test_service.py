@@ -25,7 +25,7 @@ def test_a_large_span_answers_no(reports: Reports) -> None:
 def test_a_small_span_with_a_flag_is_not_trusted(reports: Reports) -> None:
     report = reports.compose(reports.finished(over=0.30, under=0.32, flags=[FLAG]))
     assert report.answer.standing == "unproven"
-    assert "not evidence of real confidence (zero gradients)" in report.answer.headline
+    assert "the span is no evidence of real confidence (zero gradients)" in report.answer.headline
     page = render_html(report)
     assert page.index(FLAG["message"]) < page.index(">mus<")
 

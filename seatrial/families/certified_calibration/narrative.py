@@ -368,6 +368,6 @@ def _comparisons(result: Result, known: Known) -> Iterator[str]:
     ]
     if told:
         yield (
-            f"Of the exact {known.cce.value:.3f}, approximations find: {enumerate_words(told)}. None can find more "
-            "than there is, and none guarantees anything."
+            f"Of the exact {known.cce.value:.3f}, approximations find less or as much: {enumerate_words(told)}. None "
+            "of them guarantees anything."
         )

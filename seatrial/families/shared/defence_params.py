@@ -78,7 +78,7 @@ class RmcOverrides(Overrides):
     neighbours: SeveralExamples | None = Field(default=None, description="K, training examples found for a point.")
     nearest_share: Share | None = Field(default=None, description="Share of the neighbours that counts as the nearest.")
     held_out_share: Share | None = Field(default=None, description="Share of the nearest that decides when to stop.")
-    calibration_held_out_share: Share | None = Field(default=None, description="The same of a calibration.")
+    calibration_held_out_share: Share | None = Field(default=None, description="The same share, of a calibration.")
     learning_rate: Rate | None = Field(default=None, description="Learning rate of Adam.")
     batch_size: Count | None = Field(default=None, description="Examples of a training step.")
     epochs: Epochs | None = Field(default=None, description="Epochs at most, for a point and for a calibration.")

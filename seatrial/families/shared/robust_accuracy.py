@@ -211,8 +211,8 @@ METRICS = (
         label="Accuracy left after {attack} in AutoAttack's sequence",
         unit="1",
         better="higher",
-        description="The same after this attack and those before it in AutoAttack's sequence: cumulative, not what the "
-        "attack alone would leave.",
+        description="Share of all examples classified right and broken neither by this attack nor by those before it "
+        "in AutoAttack's sequence: cumulative, not what the attack alone would leave.",
         depends_on=only("robust_accuracy"),
         per_example="seatrial.families.shared.robust_accuracy_records:holding",
     ),

@@ -184,7 +184,7 @@ METRICS = (
         label="Chance that the gap under {recipe} is luck (McNemar's p)",
         unit="1",
         better="neither",
-        description="Exact two-sided McNemar p of as served against the arm the gap is taken to.",
+        description="p of McNemar's exact two-sided test between `as_served` and the arm the gap is measured to.",
         depends_on=_depends(),
     ),
     Metric(
@@ -192,8 +192,8 @@ METRICS = (
         label="Chance that the gap is luck (McNemar's p)",
         unit="1",
         better="neither",
-        description="Exact two-sided McNemar p of as served against the arm the gap is taken to, each example met by "
-        "the worst of the recipes for it.",
+        description="p of McNemar's exact two-sided test between `as_served` and the arm the gap is measured to, each "
+        "example met by the worst of the recipes for it.",
         depends_on=_depends(),
     ),
     Metric(

@@ -122,13 +122,11 @@ def _selection(result: Result, defence: Defended) -> Iterator[str]:
     most, clean = "", ""
     if one.most_sent is not None:
         number, fraction = one.most_sent
-        most = (
-            f", most often that of iteration {number}, counted from 0 ({format_percentage(fraction)} of the examples)"
-        )
+        most = f", most often iteration {number}, counted from 0 ({format_percentage(fraction)} of the examples)"
     if one.clean_share:
-        clean = f" For {format_percentage(one.clean_share)} none did better than the clean batch, which was sent."
+        clean = f" For {format_percentage(one.clean_share)} none did better than the clean batch, and that was sent."
     fell = (
-        f": from {format_percentage(one.first)} after the first it fell to {format_percentage(one.best)}"
+        f" (it falls from {format_percentage(one.first)} after the first to {format_percentage(one.best)})"
         if one.falls
         else ""
     )

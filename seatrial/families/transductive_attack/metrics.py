@@ -109,9 +109,9 @@ METRICS = (
         label="Accuracy under attack ({defence}, {attack})",
         unit="1",
         better="higher",
-        description="Share of examples the defended model answers rightly, perturbed by an attack; the mean over "
-        "repeats. Of a defence that may refuse, of those whose perturbed copy it answers rightly or refuses and whose "
-        "unperturbed copy it answers rightly: refusing everything is no robustness.",
+        description="Share of examples that the defended model answers rightly once an attack has perturbed them; the "
+        "mean over repeats. For a defence that may refuse, an example counts if its perturbed copy is answered rightly "
+        "or refused and its unperturbed copy is answered rightly: refusing everything is no robustness.",
         depends_on=of_a_row,
         per_example=RECORDS + "ATTACKED",
     ),
@@ -128,11 +128,11 @@ METRICS = (
         name="overestimate",
         qualifiers=("defence",),
         label="Overestimated robustness ({defence})",
-        claim="attacks that do not know {defence} overestimate its robustness by {value}",
+        claim="attacks that do not know {defence} overestimate its robustness by {value} of the examples",
         unit="1",
         better="lower",
         description="Robustness under attacks made on the static model (AutoAttack, else PGD) less the lowest under an "
-        "attack that knows the defence, on the same examples: what an evaluation without such attacks makes up.",
+        "attack that knows the defence, on the same examples: what an evaluation without such attacks would overstate.",
         depends_on=all_but(*OTHER_ROWS),
         range=SIGNED_SHARE,
     ),
@@ -140,7 +140,7 @@ METRICS = (
         name="gain_over_static",
         qualifiers=("defence",),
         label="Robustness the defence adds ({defence})",
-        claim="{defence} adds {value} of robust accuracy",
+        claim="{defence} adds {value} of the examples to those that withstand attack",
         unit="1",
         better="higher",
         description="Lowest robustness of the defended model under any attack less that of the static model, on the "

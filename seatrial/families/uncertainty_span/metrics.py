@@ -123,9 +123,9 @@ METRICS = (
         claim="attackers can swing its uncertainty over {value}, measured at a calibrated temperature",
         unit="nat",
         better="lower",
-        description="The same after dividing the logits by the temperature that fits the clean examples best, with one "
-        "more counted as wrong: models that differ only in the scale of their logits have the same value. From effort "
-        "`standard` on.",
+        description="Mean widest span after dividing the logits by the temperature that fits the clean examples best, "
+        "with one more counted as wrong: models that differ only in the scale of their logits have the same value. "
+        "From effort `standard` on.",
         depends_on=_depends(has_all=True),
         range=FROM_ZERO,
         example_range=entropies,
@@ -203,8 +203,9 @@ METRICS = (
         label="Relative change of uncertainty ({arm})",
         unit="1",
         better="lower",
-        description="The same for each attack: |H_arm - H_clean| / (log C - H_clean). The over-confidence attack can "
-        "exceed 1, where the unattacked entropy is near log C.",
+        description="How far an attack moves the entropy H of an image, as a share of the room above its unattacked "
+        "entropy, on average: |H_arm - H_clean| / (log C - H_clean). The over-confidence attack can exceed 1, where "
+        "the unattacked entropy is near log C.",
         depends_on=_depends(),
         range=FROM_ZERO,
         example_range=relative_changes,

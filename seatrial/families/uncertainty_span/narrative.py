@@ -152,7 +152,7 @@ def _is_exceeded(result: Result, *, by: float = 1.0) -> bool:
 def _doubt(doubts: list[Flag]) -> str:
     codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
     return (
-        f"Not shown: the small span is not evidence of real confidence ({codes}). The attack may have failed for "
+        f"Not shown: the span is no evidence of real confidence ({codes}). The attack may have failed for "
         "reasons that would not stop another; do not trust this model's confidence until the flags are resolved."
     )
 
