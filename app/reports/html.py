@@ -34,6 +34,7 @@ from seatrial.reporting.pictures import Picture
 from seatrial.reporting.reuse import reused_in_words
 from seatrial.reporting.schemas import ReportFigure, ReportRead
 from seatrial.reporting.tables import arrange, arrange_counts, cell_basis, open_end
+from seatrial.reporting.value_names import count_words
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_PICTURES = 4
@@ -60,7 +61,7 @@ def _environment() -> Environment:
         prettyjson=_pretty_json,
         metric_families=without_qualifiers,
     )
-    environment.filters.update(format_estimate=format_estimate)
+    environment.filters.update(format_estimate=format_estimate, count_words=count_words)
     environment.filters.update(visible=visible, one_line=one_line, breakable=_breakable, prose=_prose)
     environment.filters.update(applied=applied, not_measured=not_measured, required=required)
     environment.filters.update(not_measured_in_words=not_measured_in_words, notes_in=notes_in)

@@ -46,3 +46,41 @@ VALUES: dict[str, dict[str, str]] = {
     "defence": {"identity": "the static model", **DEFENCES},
 }
 """Names of values that mean something else under another qualifier, by qualifier."""
+
+COUNTS: dict[str, str] = {
+    "n": "examples",
+    "errored": "errored",
+    "attacked": "attacked",
+    "clean_n": "answered without an attack",
+    "clean_correct": "right without an attack",
+    "flipped": "decided differently under attack",
+    "flipped_over": "decided differently under the over-confidence attack",
+    "saturated": "given a probability of exactly 1",
+    "tempered_n": "attacked through scaled logits",
+    "tempered_errored": "errored there",
+    "tempered_crossed": "moved across the decision boundary there",
+    "worst_n": "compared under all attacks",
+    "untagged": "tokens without a tag",
+    "abstained": "not certified: no class has half of the draws",
+    "draws": "draws of noise",
+    "robust_accuracy_n": "attacked by AutoAttack",
+    "robust_accuracy_errored": "errored under AutoAttack",
+    "robust_accuracy_correct": "right before AutoAttack",
+    "robust_accuracy_held": "withstood AutoAttack",
+    "robust_accuracy_first_n": "attacked in the first phase",
+    "robust_accuracy_first_errored": "errored in the first phase",
+    "robust_accuracy_first_correct": "right before the first phase",
+    "robust_accuracy_first_standing": "withstood the first phase",
+    "outliers_n": "outliers",
+    "outliers_errored": "outliers that errored",
+}
+"""What a check counted, in words; a count that is not here is called by its name."""
+
+
+def count_words(name: str) -> str:
+    """Return what people call a count.
+
+    >>> count_words("clean_correct"), count_words("queries_sent")
+    ('right without an attack', 'queries sent')
+    """
+    return COUNTS.get(name, name.replace("_", " "))
