@@ -5,7 +5,6 @@ The version before is the code as it stood when the newest migration was not the
 
 import io
 import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy import select, text
 
@@ -24,13 +22,12 @@ from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, ShardRow
 from tests import assets
 from tests.databases import new_database, postgres_url  # noqa: F401
-from tests.nursery import die_with_parent
+from tests.e2e.versions import Version
 from tests.packaging.pages import ROOT
-from tests.servers import eventually, free_port
+from tests.servers import eventually
 
 pytestmark = pytest.mark.drill
 
-COMMAND = "import sys; from seatrial.floors import pin; pin(); from app.cli import main; main()"
 CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 12, "effort": "quick", "random_start": True}
 EACH = 3
 """Audits submitted to either version while both run."""
@@ -55,68 +52,6 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", f"{added}^"))) as archive:
         archive.extractall(tree, filter="data")
     return tree
-
-
-class Version:
-    """Processes of one tree of code."""
-
-    def __init__(self, tree: Path, home: Path, database_url: str, name: str) -> None:
-        self.tree, self.home, self.name = tree, home, name
-        self.port = free_port()
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.environment = {
-            "PATH": "/usr/bin:/bin",
-            "PYTHONPATH": str(tree),
-            "SEATRIAL_HOME": str(home),
-            "SEATRIAL_DATABASE_URL": database_url,
-            "SEATRIAL_REQUIRE_KEYS": "false",
-            "SEATRIAL_TORCH_THREADS": "1",
-            "SEATRIAL_POLL_S": "0.1",
-            "SEATRIAL_LEASE_S": "20",
-            "SEATRIAL_HEARTBEAT_S": "2",
-            "SEATRIAL_DEVICE": "cpu",
-            "OMP_NUM_THREADS": "1",
-        }
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
-
-    def run(self, *arguments: str) -> None:
-        command = [sys.executable, "-P", "-c", COMMAND, *arguments]
-        done = subprocess.run(command, capture_output=True, cwd=self.tree, env=self.environment)
-        assert done.returncode == 0, done.stderr.decode()[-2000:]
-
-    def start(self, *arguments: str) -> None:
-        with (self.home / f"{self.name}.log").open("ab") as log:
-            self.processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-P", "-c", COMMAND, *arguments],
-                    cwd=self.tree,
-                    env=self.environment,
-                    stdout=log,
-                    stderr=log,
-                    preexec_fn=die_with_parent,
-                )
-            )
-
-    def start_both(self) -> None:
-        """Start an API process and a worker, and wait for them."""
-        self.start("serve", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "0")
-        self.start("worker")
-        eventually(self.is_ready, timeout_s=180, what=f"{self.name}: {self.home}/{self.name}.log")
-
-    def is_ready(self) -> bool:
-        try:
-            return self.client.get("/readyz").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def stop(self) -> None:
-        """Ask all of them to end, as an orchestrator does."""
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.wait(timeout=120)
-        self.processes.clear()
-        self.client.close()
 
 
 class Readers(threading.Thread):
