@@ -4,8 +4,9 @@
     python -m benchmarks.scheduling --only sqlite
 
 An audit of 50 handwritten digits by one warm worker, from its submission to its verdict, beside the same stages called
-one after the other in this process. Then audits whose shards hold next to nothing, by one, two and four workers. Ends
-with status 1 when a verdict takes more than 1.5 times the bare computation and a second.
+one after the other in this process; leases, sweeps and looks of workers are those of a service by default. Then audits
+whose shards hold next to nothing, by one, two and four workers. Ends with status 1 when a verdict takes more than 1.5
+times the bare computation and a second.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import torch
 from sqlalchemy import func, select
 
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow
 from tests import assets
 from tests.databases import new_migrated_database
@@ -35,6 +37,12 @@ SAMPLES = 50
 CHECK: dict[str, Any] = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 20, "effort": "quick"}
 POLICY = {"name": "tiny", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 3.0}]}
 AUDITS, SHARDS = 8, 25
+DEFAULTS = {
+    f"SEATRIAL_{name.upper()}": str(Settings.model_fields[name].default)
+    for name in ("lease_s", "heartbeat_s", "reap_s", "poll_s")
+}
+"""Settings that tests of killed workers shorten, and that a service has by default."""
+
 TINY: dict[str, Any] = {**CHECK, "steps": 1}
 
 
@@ -96,7 +104,7 @@ def deployment(kind: str) -> Iterator[Deployment]:
                 "broker_url": messages.url,
             }
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        yield stack.enter_context(Deployment(home, **urls))
+        yield stack.enter_context(Deployment(home, **urls, environment=DEFAULTS))
 
 
 def main() -> None:

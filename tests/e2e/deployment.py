@@ -1,7 +1,7 @@
 """A whole deployment in a folder: the API in this process, workers as real processes, short leases."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,7 +33,9 @@ def on_both(first: str) -> pytest.MarkDecorator:
 class Deployment:
     """Embedded (SQLite, polling workers) or distributed (Postgres, broker, Celery workers and a scheduler)."""
 
-    def __init__(self, home: Path, *, database_url: str = "", broker_url: str = "") -> None:
+    def __init__(
+        self, home: Path, *, database_url: str = "", broker_url: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
         self.home = home
         self.is_distributed = bool(broker_url)
         self.environment = {
@@ -47,6 +49,7 @@ class Deployment:
             "SEATRIAL_TORCH_THREADS": "1",
             "SEATRIAL_REQUIRE_KEYS": "false",
             "OMP_NUM_THREADS": "1",
+            **(environment or {}),
         }
         self.settings = Settings(
             home=home,
