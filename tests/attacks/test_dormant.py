@@ -7,16 +7,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from seatrial.families.uncertainty_span.effort import DORMANT_STEPS
 from seatrial.store.settings import Settings
 from tests.models.builders import CPU, manifest
 from tests.models.exportable import SHAPE, export, made
-from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of, inputs_of
+from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of
+from workers.attacks.switches import Watch, inputs_of
 from workers.models.loading import load_image_classifier
 
 IMAGES = torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(1))
 PATTERN = torch.randint(0, 2, SHAPE, generator=torch.Generator().manual_seed(2)) * 2.0 - 1
 LEAST = float((IMAGES * PATTERN).flatten(1).mean(1).max()) + 0.01
 EPSILON = 0.14
+PARTS = torch.stack([PATTERN * (torch.arange(8) % 4 == number) for number in range(4)])
+ENDS = torch.stack([(IMAGES * part).flatten(1).sum(1) for part in PARTS]).quantile(0.75, 1)
+SAYS = torch.tensor([1.0, -9.0, 1.0, -9.0])
+"""Of the rectifiers behind which a gate is: the first and the third have to wake, and the others have not."""
 
 
 def along(images: Tensor) -> Tensor:
@@ -28,7 +34,7 @@ def find(model, images: Tensor = IMAGES, *, batch_size: int = 5, most: int = 64)
 
 
 def switching(norm: str = "linf", epsilon: float = EPSILON) -> Switching:
-    return Switching(norm, epsilon, (1.0, 0.5, 0.25), (0.0, 1.0), lambda: None)
+    return Switching(norm, epsilon, DORMANT_STEPS, (0.0, 1.0), lambda: None)
 
 
 class Gated(nn.Module):
@@ -54,7 +60,28 @@ class Gated(nn.Module):
                 share = (1e4 * beyond).clamp(0, 1)
             case "the larger":
                 share = torch.minimum(torch.maximum(1e4 * beyond, torch.zeros_like(beyond)), torch.ones_like(beyond))
+            case "whole numbers":
+                levels = (images * 255).round().to(torch.int64) * self.pattern.to(torch.int64)
+                share = (levels.flatten(1).sum(1, keepdim=True) > round(255 * LEAST * PATTERN.numel())).float()
+            case "a winner":
+                share = torch.eye(2)[torch.cat([torch.zeros_like(beyond), beyond], 1).argmax(1)][:, 1:]
+            case "a softmax":
+                share = torch.cat([torch.zeros_like(beyond), 1e5 * beyond], 1).softmax(1)[:, 1:]
+            case "a power":
+                ratio = ((beyond + LEAST + 1) / (1 + LEAST)) ** 800
+                share = ratio / (1 + ratio)
+            case "counted":
+                parts = torch.stack([(seen * part).flatten(1).sum(1) for part in PARTS], 1) > ENDS
+                share = (parts.sum(1, keepdim=True) >= len(PARTS)).float()
+            case "behind sleepers":
+                parts = torch.stack([(seen * part).flatten(1).sum(1) for part in PARTS], 1) - ENDS
+                awake = 1 - torch.relu(1 - 1e4 * torch.relu(parts))
+                share = ((awake * SAYS).sum(1, keepdim=True) > 1.5).float()
         return share * logits.flip(1) + (1 - share) * logits
+
+
+def opened(model: "Gated", images: Tensor) -> Tensor:
+    return (model(images) - model.network(images).flip(1)).abs().amax(1) < 1e-3
 
 
 WAYS = ("compared", "after rounding", "rectified", "sigmoid", "clipped", "the larger")
@@ -72,6 +99,63 @@ def test_a_gate_no_image_opens_is_found_and_opened(way: str) -> None:
     assert moved.min() >= 0
     assert moved.max() <= 1
     assert (model(moved).argmax(1) == model.network(moved).flip(1).argmax(1)).all()
+
+
+UNSEEN = ("whole numbers", "a winner", "a softmax", "a power", "counted", "behind sleepers")
+
+
+@pytest.mark.parametrize("way", UNSEEN)
+def test_a_gate_that_no_gradient_leads_to_is_opened(way: str) -> None:
+    model = Gated(way)
+    is_open = opened(model, IMAGES)
+    assert is_open.double().mean() < 0.5
+    kept = switching().most_decisive(model, IMAGES[~is_open][:4], groups_of(find(model), 64), 4, batch_size=6)
+    shares = [opened(model, switching().run(model, IMAGES, [one] * len(IMAGES))).double().mean() for one in kept]
+    assert max(shares) > 0.9, shares
+
+
+@pytest.mark.parametrize("way", ["a slab", "a remainder"])
+def test_an_opening_that_steps_of_one_length_miss_is_hit_and_hit_again(way: str) -> None:
+    network, width = made("plain"), 1e-5
+
+    def is_open(images: Tensor) -> Tensor:
+        if way == "a slab":
+            return (along(images) - LEAST).abs() < width
+        return (along(images) * 40).remainder(1.0) < 40 * width
+
+    def model(images: Tensor) -> Tensor:
+        return torch.where(is_open(images)[:, None], network(images).flip(1), network(images))
+
+    assert not is_open(IMAGES).any()
+    kept = switching().most_decisive(model, IMAGES[:4], groups_of(find(model), 64), 4, batch_size=6)
+    moved = [switching().run(model, IMAGES, [one] * 12) for one in kept]
+    shares = [float(is_open(some).double().mean()) for some in moved]
+    assert max(shares) == 1, shares
+    best = shares.index(1.0)
+    away = (moved[best] + 0.02 * PATTERN).clamp(IMAGES - EPSILON, IMAGES + EPSILON).clamp(0, 1)
+    assert not is_open(away).any()
+    again = switching().run(model, IMAGES, [kept[best]] * 12, away)
+    assert is_open(again).all()
+    assert (again - IMAGES).abs().max() <= EPSILON + 1e-6
+
+
+def test_of_few_units_those_some_images_switch_are_found_too() -> None:
+    middle = along(IMAGES).median()
+
+    def model(images: Tensor) -> Tensor:
+        beyond = (along(images) - middle)[:, None]
+        return torch.relu(beyond) * images.flatten(1)[:, :4] + images.flatten(1)[:, 4:8]
+
+    assert {(unit.channel, unit.sign) for unit in find(model) if unit.switches} == {(0, 1), (0, -1)}
+
+
+@pytest.mark.parametrize(("way", "kind"), [(way, "residual") for way in ("counted", "whole numbers", "a softmax")])
+def test_a_watched_pass_answers_as_the_model_does(way: str, kind: str) -> None:
+    model, images = Gated(way, kind), IMAGES.clone().requires_grad_()
+    with Watch() as watch:
+        answers = model(images)
+    assert torch.equal(answers, model(IMAGES))
+    assert len(watch.seen) > 1
 
 
 @pytest.mark.parametrize(("way", "batch"), [("compared", None), ("rectified", 1), ("sigmoid", 5), ("clipped", 32)])

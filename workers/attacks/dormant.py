@@ -3,193 +3,64 @@
 A network can carry another one that a trigger lets out. What waits for the trigger is dormant on clean images (Liu,
 Dolan-Gavitt and Garg 2018, "Fine-Pruning: Defending Against Backdooring Attacks on Deep Neural Networks", section III),
 and adds nothing to the gradient of the logits. The gradient of what goes into the unit leads to the trigger all the
-same, and whoever has the weights can follow it.
+same, and whoever has the weights can follow it. Where a network decides by few numbers these are followed both ways,
+dormant or not: one clean image in ten may have the trigger.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from workers.attacks.gradients import Model
 from workers.attacks.losses import entropy
-from workers.attacks.regions import Norm, make_region
+from workers.attacks.regions import Norm, Region, make_region, per_example
+from workers.attacks.switches import NARROW, Inputs, inputs_of
 from workers.models import Box
 from workers.models.memory import forward
 
-NARROW = 4
-"""Units that a place may have and be one that decides rather than computes: a comparison of what images add up to has
-one."""
+BEYOND, CLOSER = 0.5, 0.002
+"""How far beyond where it switches a unit is pushed, in shares of the distance from there, and of that share at every
+further step: what has gone through an opening is brought back to it."""
 
-BEYOND = 0.5
-"""How far beyond where it switches a unit is pushed, in shares of the distance from there."""
+LEAST = 1e-5
+"""Share of the first distance that a unit is pushed beyond in any case: more than what float32 rounds off."""
 
-RECTIFIERS = {
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "prelu",
-    "prelu_kernel",
-    "elu",
-    "selu",
-    "celu",
-    "gelu",
-    "silu",
-    "mish",
-    "softplus",
-    "threshold",
-    "hardswish",
-    "hardsigmoid",
-    "hardtanh",
-    "sigmoid",
-    "logsigmoid",
-    "log_sigmoid",
-    "hardshrink",
-    "softshrink",
-    "tanh",
-    "exp",
-    "expm1",
-    "erf",
-    "abs",
-    "sign",
-}
-"""Functions of one tensor that answer otherwise on either side of 0."""
-
-COMPARISONS = {"gt", "ge", "lt", "le", "greater", "greater_equal", "less", "less_equal", "maximum", "minimum", "fmax"}
-"""Functions of two that answer otherwise on either side of where these are equal."""
-
-CLIPPING = {"clamp": 1, "clip": 1, "clamp_min": 1, "clamp_max": 1}
-"""Functions of a tensor and of the values it is cut off at, by the place of the first of these."""
-
-STRAIGHT = {"round", "floor", "ceil", "trunc", "fix", "detach"}
-"""Functions that are looked through: in a backward pass they are taken for no change, as Athalye et al. 2018 do
-("Obfuscated Gradients Give a False Sense of Security", section 4.1)."""
+WIDTH = 32
+"""Bottlenecks that are followed, at most, of either way."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One input of a function that switches.
+    """One input of a function that switches, or one of few numbers that everything after has to come through.
 
     Attributes:
         place: Which call of such a function in a forward pass, counted from 0.
         channel: Which of its channels; of a transformer's tokens, which of their features.
         sign: 1 where the input has to rise to switch it, -1 where it has to fall.
+        switches: Whether anything is known to change at 0.
     """
 
     place: int
     channel: int
     sign: int
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What goes into the units of one place: the greatest and the least of each channel, (n, channels)."""
-
-    greatest: Tensor
-    least: Tensor
-
-    def towards(self, rows: Tensor, channels: Tensor, signs: Tensor) -> Tensor:
-        """Return what goes into a channel of each of some rows (k,), above 0 where it is switched."""
-        return torch.where(signs > 0, self.greatest[rows, channels], -self.least[rows, channels])
+    switches: bool = field(default=True, compare=False)
 
 
 Group = tuple[Unit, ...]
 """Units to be switched together."""
 
 
-class _Watch(TorchFunctionMode):
-    """Keeps what goes into functions that switch, where it depends on the images, and looks through roundings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[Inputs] = []
-
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        # `relu_`, `Tensor.__gt__` and an operator's `relu.default` are one function each.
-        name = getattr(function, "__name__", "").split(".")[0].strip("_")
-        for values in _switching(name, args, kwargs):
-            # Before the call, which may overwrite it.
-            if values.requires_grad and values.dim() > 0:
-                self.seen.append(_by_channel(values))
-        found = function(*args, **kwargs)
-        if name in STRAIGHT and isinstance(args[0], Tensor) and args[0].requires_grad:
-            return found.detach() + (args[0] - args[0].detach())
-        return found
-
-
-def _switching(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:
-    """Yield what a call switches at 0."""
-    given = args[0] if args else kwargs.get("input")
-    if not isinstance(given, Tensor) or not given.is_floating_point():
-        return
-    if name in RECTIFIERS:
-        yield given
-    elif name in COMPARISONS or (name in ("max", "min") and len(args) > 1 and isinstance(args[1], Tensor)):
-        other = args[1] if len(args) > 1 else kwargs.get("other")
-        if isinstance(other, int | float | Tensor):
-            yield given - other
-    elif name in CLIPPING:
-        ends = [*args[1:3], *(kwargs[end] for end in ("min", "max") if end in kwargs)]
-        for end in ends:
-            if isinstance(end, int | float | Tensor):
-                yield given - end
-
-
-def _by_channel(values: Tensor) -> Inputs:
-    if values.dim() < 3:
-        flat = values.view(len(values), -1)
-        return Inputs(flat, flat)
-    # Tokens have their features last, images their channels first.
-    flat = values.movedim(-1, 1).flatten(2) if values.dim() == 3 else values.flatten(2)
-    return Inputs(flat.amax(2), flat.amin(2))
-
-
-def inputs_of(model: Model, images: Tensor) -> list[Inputs | None]:
-    """Return what goes into each place of a forward pass that switches; differentiable with respect to ``images``.
-
-    Args:
-        model: Differentiable.
-        images: (n, ...) that require a gradient.
-
-    Returns:
-        By place; None where the rows are no examples. Empty where passes over parts of a batch differ.
-    """
-    with torch.enable_grad(), _Watch() as watch:
-        model(images)
-    if not watch.seen:
-        return []
-    # A program of a fixed batch is run several times, and filled up.
-    passes = -(-len(images) // max(1, len(watch.seen[0].greatest)))
-    places, rest = divmod(len(watch.seen), passes)
-    if rest:
-        return []
-    found: list[Inputs | None] = []
-    for place in range(places):
-        parts = watch.seen[place::places]
-        if len({part.greatest.shape[1] for part in parts}) > 1 or sum(len(p.greatest) for p in parts) < len(images):
-            found.append(None)
-            continue
-        greatest = torch.cat([part.greatest for part in parts])[: len(images)]
-        found.append(Inputs(greatest, torch.cat([part.least for part in parts])[: len(images)]))
-    return found
-
-
 def dormant_units(
     model: Model, images: Tensor, most: int, *, batch_size: int, check_cancelled: Callable[[], None]
 ) -> list[Unit]:
     """Return the units that none of ``images`` switches, of every place as many as it has and there is room for.
+
+    Of places that have few units, also those that some images switch, and others do not, either way, and bottlenecks;
+    these come first.
 
     Args:
         model: Images (n, ...) to logits.
@@ -198,30 +69,40 @@ def dormant_units(
         batch_size: Images at once.
         check_cancelled: Called before every forward pass; may raise.
     """
-    greatest: list[Tensor | None] = []
-    least: list[Tensor | None] = []
+    ends: list[Inputs | None] = []
     for number, part in enumerate(torch.split(images, batch_size)):
         check_cancelled()
         seen = inputs_of(model, part.detach().requires_grad_(True))
-        highs = [None if one is None else one.greatest.detach().amax(0) for one in seen]
-        lows = [None if one is None else one.least.detach().amin(0) for one in seen]
         if number == 0:
-            greatest, least = highs, lows
-        if len(seen) != len(greatest):
+            ends = seen
+        if len(seen) != len(ends):
             return []
-        greatest = [_both(old, new, torch.maximum) for old, new in zip(greatest, highs, strict=True)]
-        least = [_both(old, new, torch.minimum) for old, new in zip(least, lows, strict=True)]
-    by_place = []
-    for place, (high, low) in enumerate(zip(greatest, least, strict=True)):
-        if high is not None and low is not None:
-            rising = [Unit(place, channel, 1) for channel in (high <= 0).nonzero().flatten().tolist()]
-            by_place.append(rising + [Unit(place, channel, -1) for channel in (low > 0).nonzero().flatten().tolist()])
-    in_turn = [unit for units in zip_longest(*by_place) for unit in units if unit is not None]
-    return in_turn[:most]
+        ends = [_widest(old, new) for old, new in zip(ends, seen, strict=True)]
+    first, bottlenecks, wide = list[list[Unit]](), list[Unit](), list[list[Unit]]()
+    for place, inputs in enumerate(ends):
+        if inputs is None:
+            continue
+        high, low = inputs.greatest.amax(0), inputs.least.amin(0)
+        if not inputs.switches:
+            bottlenecks += [Unit(place, channel, sign, False) for channel in range(len(high)) for sign in (1, -1)]
+            continue
+        rising, falling = (low <= 0, high > 0) if inputs.is_narrow else (high <= 0, low > 0)
+        units = [Unit(place, channel, 1) for channel in rising.nonzero().flatten().tolist()]
+        units += [Unit(place, channel, -1) for channel in falling.nonzero().flatten().tolist()]
+        (first if inputs.is_narrow else wide).append(units)
+    return [*_in_turn(first), *bottlenecks[: 2 * WIDTH], *_in_turn(wide)][:most]
 
 
-def _both(old: Tensor | None, new: Tensor | None, choose: Callable[[Tensor, Tensor], Tensor]) -> Tensor | None:
-    return None if old is None or new is None or old.shape != new.shape else choose(old, new)
+def _in_turn(places: list[list[Unit]]) -> list[Unit]:
+    return [unit for units in zip_longest(*places) for unit in units if unit is not None]
+
+
+def _widest(old: Inputs | None, new: Inputs | None) -> Inputs | None:
+    """Return the greatest and the least of two batches, as one row."""
+    if old is None or new is None or old.greatest.shape[1] != new.greatest.shape[1]:
+        return None
+    ends = torch.cat([old.greatest, new.greatest]).detach(), torch.cat([old.least, new.least]).detach()
+    return Inputs(ends[0].amax(0, keepdim=True), ends[1].amin(0, keepdim=True), old.switches)
 
 
 @dataclass(frozen=True)
@@ -242,13 +123,17 @@ class Switching:
     box: Box
     check_cancelled: Callable[[], None]
 
-    def run(self, model: Model, images: Tensor, groups: Sequence[Group]) -> Tensor:
+    def run(self, model: Model, images: Tensor, groups: Sequence[Group], starts: Tensor | None = None) -> Tensor:
         """Return images (n, ...) within the radius, each changed towards where all units of a group switch.
+
+        A single unit is gone towards by as much as its slope says, a group and what switches nothing by the steps'
+        lengths.
 
         Args:
             model: Differentiable.
             images: (n, ...).
             groups: One for each image.
+            starts: (n, ...) where to begin, within the radius; None: the images.
         """
         region = make_region(self.norm, images, self.epsilon, self.box)
         by_place: dict[int, list[tuple[int, int, int]]] = {}
@@ -256,23 +141,51 @@ class Switching:
             for unit in group:
                 by_place.setdefault(unit.place, []).append((row, unit.channel, unit.sign))
         asked = {place: torch.tensor(found, device=images.device).T for place, found in by_place.items()}
-        moved, distances = images.detach(), dict[int, Tensor]()
-        for share in self.steps:
+        is_single = torch.tensor([len(group) == 1 for group in groups], device=images.device)
+        # What was switched before is near to it, and may have been where there is little room.
+        beyond = BEYOND if starts is None else 0.0
+        moved, distances = (images if starts is None else starts).detach(), dict[int, Tensor]()
+        for number, share in enumerate(self.steps):
             self.check_cancelled()
             moved.requires_grad_(True)
-            left = []
+            left, missing = [], torch.full((len(images),), torch.inf, dtype=images.dtype, device=images.device)
             for place, inputs in enumerate(inputs_of(model, moved)):
                 if inputs is None or place not in asked:
                     continue
-                towards = inputs.towards(*asked[place])
-                distances.setdefault(place, towards.detach().abs().clamp_min(1e-12))
+                rows, channels, signs = asked[place]
+                towards, alone = inputs.towards(rows, channels, signs), is_single[rows]
+                now = towards.detach()
+                distances.setdefault(place, now.abs().clamp_min(1e-12))
                 # In shares of its own distance, and none that is there already.
-                left.append((towards / distances[place]).clamp(max=BEYOND).sum())
+                shares = towards / distances[place]
+                if inputs.switches:
+                    shares = torch.where(alone, shares.clamp(max=0), shares.clamp(max=BEYOND))
+                    short = (1 + beyond * CLOSER**number) * now.abs() / distances[place] + LEAST
+                    short = torch.where(now > 0, 0, short)
+                    missing[rows[alone]] = short[alone].to(missing)
+                left.append(shares.sum())
             if not left:
                 break
             (gradient,) = torch.autograd.grad(torch.stack(left).sum(), moved)
-            moved = region.step(moved.detach(), -gradient, share * self.epsilon)
+            moved = self._step(region, images, moved.detach(), gradient.nan_to_num(nan=0.0), missing, share)
         return moved.detach()
+
+    def _step(
+        self, region: Region, images: Tensor, moved: Tensor, gradient: Tensor, missing: Tensor, share: float
+    ) -> Tensor:
+        """Return images after a step of a share of the radius, or of what makes up for what is missing (n,)."""
+        lower, upper = self.box
+        if self.norm == "linf":
+            lower, upper = (images - self.epsilon).clamp(min=lower), (images + self.epsilon).clamp(max=upper)
+        # What is at its end already goes nowhere.
+        gradient = gradient * ~(((moved <= lower) & (gradient < 0)) | ((moved >= upper) & (gradient > 0)))
+        flat = gradient.flatten(1)
+        slopes = (flat.abs().sum(1) if self.norm == "linf" else flat.norm(dim=1)).clamp_min(1e-30)
+        lengths = (missing / slopes).clamp(max=2 * self.epsilon)
+        lengths = torch.where(missing.isfinite(), lengths, share * self.epsilon)
+        direction = gradient.sign() if self.norm == "linf" else gradient / per_example(slopes, gradient)
+        moved = moved + per_example(lengths, moved) * direction
+        return region.step(moved, torch.zeros_like(moved), 0.0)
 
     def most_decisive(
         self, model: Model, images: Tensor, groups: Sequence[Group], most: int, *, batch_size: int
@@ -280,7 +193,8 @@ class Switching:
         """Return those of ``groups`` whose switching moves the answer most, the most decisive first.
 
         How far one moves it is the mean over ``images`` of how much the entropy changes, in shares of log C, and of how
-        often the prediction does.
+        often the prediction does. Every other one is chosen by how much the logits change for the length of what is
+        added to the image: what opens at a small change need not change the answer by itself.
 
         Args:
             model: Differentiable.
@@ -295,15 +209,22 @@ class Switching:
         entropies, predictions, log_classes = entropy(clean), clean.argmax(1), math.log(clean.shape[1])
         rows = torch.arange(len(images), device=images.device).repeat(len(groups))
         repeated = [group for group in groups for _ in range(len(images))]
-        moves = []
+        moves, ratios = [], []
         for begin in range(0, len(rows), batch_size):
             at = rows[begin : begin + batch_size]
-            logits = forward(model, self.run(model, images[at], repeated[begin : begin + batch_size]))
+            switched = self.run(model, images[at], repeated[begin : begin + batch_size])
+            logits = forward(model, switched)
             changed = (entropy(logits) - entropies[at]).abs() / log_classes
             moves.append(changed + (logits.argmax(1) != predictions[at]))
-        by_group = torch.cat(moves).nan_to_num(nan=0.0).view(len(groups), len(images)).mean(1)
-        order = by_group.argsort(descending=True, stable=True)[:most].tolist()
-        return [groups[at] for at in order if by_group[at] > 0]
+            length = (switched - images[at]).flatten(1).norm(dim=1).clamp_min(1e-9)
+            ratios.append((logits - clean[at]).norm(dim=1) / length)
+        ranks = []
+        for values in (moves, ratios):
+            by_group = torch.cat(values).nan_to_num(nan=0.0, posinf=0.0).view(len(groups), len(images)).mean(1)
+            order = by_group.argsort(descending=True, stable=True).tolist()
+            ranks.append([groups[at] for at in order if by_group[at] > 0])
+        in_turn = (group for pair in zip_longest(*ranks) for group in pair if group is not None)
+        return list(dict.fromkeys(in_turn))[:most]
 
 
 def groups_of(units: Sequence[Unit], most: int) -> list[Group]:
@@ -315,9 +236,11 @@ def groups_of(units: Sequence[Unit], most: int) -> list[Group]:
     """
     places: dict[int, list[Unit]] = {}
     for unit in units:
-        places.setdefault(unit.place, []).append(unit)
+        if unit.switches:
+            places.setdefault(unit.place, []).append(unit)
     narrow = [unit for found in places.values() if len(found) <= NARROW for unit in found]
-    together = [tuple(units), tuple(narrow), *(tuple(found) for found in places.values())]
+    every = tuple(unit for unit in units if unit.switches)
+    together = [every, tuple(narrow), *(tuple(found) for found in places.values())]
     together = [group for group in dict.fromkeys(together) if len(group) > 1][:most]
     # Alone first: of those that move the answer as much, the first are kept.
     return [(unit,) for unit in units[: most - len(together)]] + together

@@ -61,8 +61,9 @@ TRANSFORMED_EXAMPLES = 32
 DORMANT_REFERENCES = 4
 """Images on which groups of dormant units are tried: those no audited image switches."""
 
-DORMANT_STEPS = (1.0, 0.5, 0.25)
-"""Lengths of the steps that switch one, as shares of the radius: what adds up pixels is switched by the first."""
+DORMANT_STEPS = (1.0, 0.5, 0.5, 0.25)
+"""Lengths of the steps that switch several, as shares of the radius; one by itself is switched in as many, the first of
+which does where pixels are added up, and the last where the opening is narrow."""
 
 DORMANT_KEPT = 4
 """Groups kept: those that move the answer most, which the stage after plain changes switches too."""
@@ -174,9 +175,12 @@ class Budget:
     def transformed(self) -> Passes:
         """What an example costs at most that is attacked after plain changes.
 
-        Of these there are 24, those that switch dormant units, and 3 strides.
+        Of these there are 24, those that switch dormant units, and 3 strides. Behind the units of an example it takes
+        as many steps up and down, and switches them again after each.
         """
-        backward = (4 + 2 * 3) * max(1, self.refine // 2) + 2 * self.refine + DORMANT_KEPT * len(DORMANT_STEPS)
+        few, switched = max(1, self.refine // 2), len(DORMANT_STEPS)
+        backward = (4 + 2 * 3) * few + 2 * self.refine + DORMANT_KEPT * switched
+        backward += 2 * (few * (1 + switched) + 1)
         return Passes(1 + 24 + DORMANT_KEPT + 4 + 2 * 3 + 2, backward)
 
     @property

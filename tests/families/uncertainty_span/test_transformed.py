@@ -9,6 +9,7 @@ from seatrial.families.uncertainty_span.effort import TRANSFORMED_EXAMPLES
 from seatrial.statistics.samples import Sample
 from tests.families.in_memory import Context
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
+from workers.attacks.losses import entropy
 from workers.families.protocol import Shard
 from workers.families.uncertainty_span import evidence
 from workers.families.uncertainty_span.distilled import fit_surrogate
@@ -65,6 +66,23 @@ def test_a_model_that_is_another_one_behind_a_secret_pattern_is_told() -> None:
     assert [0, 0, 1] in done["surrogate"]["dormant_units"][0].as_py()
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
     assert "dormant unit" in flag.message
+
+
+def test_a_model_that_is_another_one_in_a_thin_slab_is_attacked_in_it() -> None:
+    along = (GRID * SECRET).flatten(1).mean(1)
+    middle = along.max() + 0.005
+
+    def opens(some: Tensor) -> Tensor:
+        return ((some * SECRET).flatten(1).mean(1) - middle).abs() < 1e-4
+
+    images = GRID[along >= along.quantile(0.7)].repeat(4, 1, 1, 1)[:40]
+    labels = NETWORK.logits(images).argmax(1)
+    result, done = audit(parameters(steps=20, effort="standard"), gated(opens), (images, labels))
+    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
+    assert "dormant unit" in flag.message
+    # Met at the image alone the network would be about as sure as it is there.
+    surest = np.asarray(done["transformed"]["alone_entropy_over"])
+    assert surest.mean() < 0.8 * float(entropy(NETWORK.logits(images[: len(surest)])).mean())
 
 
 def test_what_a_plain_change_reaches_is_in_the_widest_span() -> None:

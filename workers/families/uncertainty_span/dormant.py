@@ -1,7 +1,8 @@
 """Dormant units of the model under audit: found once for a check, and switched among the plain changes of an image."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import (
@@ -10,13 +11,21 @@ from seatrial.families.uncertainty_span.effort import (
     DORMANT_STEPS,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from workers.attacks.dormant import Switching, Unit, dormant_units, groups_of
+from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of
+from workers.attacks.entropy_range import EntropyRange
+from workers.attacks.gradients import input_gradient
+from workers.attacks.losses import entropy
 from workers.families.contexts import ImageContext
+from workers.families.uncertainty_span.further import FurtherAttack
 from workers.models import box_of
 
 DORMANT = "dormant_units"
 """Column of the surrogate's records, in its first row: of each group of units that are switched together, place,
 channel and sign of each, one after the other. Records from before it was kept have none."""
+
+FIRST = 0.25
+"""Length of the first half of the steps of an attack behind units that are switched, as a share of the radius; the
+others are half as long."""
 
 TOGETHER = 8
 """Images looked at together: what goes through the network is kept for their gradients."""
@@ -44,16 +53,40 @@ def switching(params: UncertaintySpanParams, context: ImageContext) -> Switching
     return Switching(params.norm, params.epsilon, DORMANT_STEPS, box_of(context.classifier), context.check_cancelled)
 
 
-def with_units_switched(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> Iterator[Tensor]:
-    """Yield images (n, ...) changed towards where one of the check's groups of dormant units after the other switches.
-
-    Args:
-        params: Of the check.
-        context: Of the shard.
-        images: (n, ...).
-    """
+def kept_groups(context: ImageContext) -> list[Group]:
+    """Return the groups of units that the check found, the most decisive first."""
     fitted = context.records("surrogate")
     kept = fitted[DORMANT][0].as_py() if DORMANT in fitted.column_names else []
-    for numbers in map(iter, kept):
-        group = tuple(Unit(*fields) for fields in zip(numbers, numbers, numbers, strict=True))
-        yield switching(params, context).run(context.classifier.logits, images, [group] * len(images))
+    return [
+        tuple(Unit(*fields) for fields in zip(numbers, numbers, numbers, strict=True)) for numbers in map(iter, kept)
+    ]
+
+
+def attack_switched(
+    attack: FurtherAttack, alone: EntropyRange, steps: int, groups: Sequence[Group], starts: Tensor
+) -> None:
+    """Raise and lower the entropy where a group of units is switched: after every step they are switched again.
+
+    Args:
+        attack: On a batch.
+        alone: Sees every image.
+        steps: Up, and as many down.
+        groups: One for each image.
+        starts: (batch, ...) where they are switched.
+    """
+    images, everyone = attack.batch.images, torch.arange(len(groups), device=starts.device)
+    again, region = switching(attack.params, attack.context), attack.region()
+    for sign in (-1.0, 1.0):
+        found = starts
+        for number in range(steps + 1):
+            found = found.detach().requires_grad_(True)
+            with torch.enable_grad():
+                logits = attack.model(found)
+                value = sign * entropy(logits)
+            alone.see(logits.detach(), everyone)
+            if number == steps:
+                break
+            gradient = input_gradient(value, found).nan_to_num(nan=0.0)
+            length = FIRST if number < steps / 2 else FIRST / 2
+            moved = region.step(found.detach(), gradient, length * attack.params.epsilon)
+            found = again.run(attack.model, images, groups, moved)
