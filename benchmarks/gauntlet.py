@@ -5,7 +5,7 @@
     python -m benchmarks.gauntlet ... --robust mnist_pgd.safetensors --only "but for"
 
 With `--robust`, a robust network of the same images (its layers in a .json beside it), models join that are this
-network wherever a gate is closed.
+network wherever a gate is closed or a lock is.
 
 Every model is audited as `seatrial gate` audits images, with the parameters' defaults but for the radius, and judged by
 each shipped policy. A fake may fail, be inconclusive, or end in a doubt; it may not pass. An honest model may fail at
@@ -28,6 +28,7 @@ from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
 from benchmarks.fresh_image_fakes import fresh_image_fakes
 from benchmarks.gated_image_fakes import contestants as gated_image_fakes
+from benchmarks.locked_image_fakes import contestants as locked_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.states import RunState
@@ -203,6 +204,7 @@ def main() -> int:
         robust = given_case(argparse.Namespace(**found), torch.device("cpu"))
         honest.append(Contestant(robust.name, robust.model, fake=False))
         contestants = [*contestants, honest[-1], *gated_image_fakes(case.model, robust.model, case.images, radius)]
+        contestants += locked_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:
