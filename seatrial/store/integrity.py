@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from seatrial.contracts.states import TERMINAL
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
 from seatrial.store.database import Database
 from seatrial.store.tables import CheckRow, DatasetRow, HardeningRow, ModelRow, ShardRow
+from seatrial.store.tables.hardenings import OVER
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ def _weights(session: Session) -> dict[str, list[str]]:
 
 
 def _unfinished(session: Session) -> dict[str, list[str]]:
-    """Return what has not ended and goes on from a file."""
+    """Return what goes on from a file, or would if it were retried."""
     found = defaultdict(list)
     saved = select(ShardRow.saved_digest, CheckRow.audit_id).join(CheckRow, CheckRow.id == ShardRow.check_id)
     for digest, audit_id in session.execute(saved.where(ShardRow.saved_digest.is_not(None))):
         found[str(digest)].append(f"audit {audit_id}")
     trained = select(HardeningRow.id, HardeningRow.saved_digest, HardeningRow.outcome)
-    for row in session.execute(trained.where(HardeningRow.state.not_in(TERMINAL))):
+    for row in session.execute(trained.where(HardeningRow.state.not_in(OVER))):
         named = [row.saved_digest, *(row.outcome or {}).values()]
         for digest in {one for one in named if isinstance(one, str)}:
             found[digest].append(f"hardening {row.id}")

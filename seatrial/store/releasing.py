@@ -16,10 +16,10 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from seatrial.contracts.states import TERMINAL
 from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore
 from seatrial.store.database import Database, epoch_now
 from seatrial.store.tables import CheckRow, DatasetRow, DiscardRow, HardeningRow, ModelRow, ReleaseRow, ShardRow
+from seatrial.store.tables.hardenings import OVER
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def find_named(session: Session, digests: Collection[str]) -> set[str]:
 def _find_outcomes(session: Session, digests: set[str]) -> set[str]:
     """Return those digests that trained models have whose version is not stored yet."""
     trained = select(HardeningRow.outcome).where(
-        HardeningRow.outcome.is_not(None), HardeningRow.state.not_in(TERMINAL), HardeningRow.hardened_id.is_(None)
+        HardeningRow.outcome.is_not(None), HardeningRow.state.not_in(OVER), HardeningRow.hardened_id.is_(None)
     )
     named = {value for outcome in session.scalars(trained) for value in outcome.values() if isinstance(value, str)}
     return digests & named

@@ -21,6 +21,7 @@ from seatrial.store.hardening import (
 )
 from seatrial.store.ids import new_id
 from seatrial.store.reaping import reap
+from seatrial.store.releasing import find_named
 from seatrial.store.tables import (
     AuditRow,
     CheckRow,
@@ -31,6 +32,7 @@ from seatrial.store.tables import (
     ModelRow,
     ProjectRow,
 )
+from seatrial.store.tables.hardenings import AUDITING
 from seatrial.store.transitions import move
 from seatrial.store.waiting import count_work
 from tests.databases import database, postgres_url  # noqa: F401
@@ -197,6 +199,17 @@ def test_cancelling_while_it_is_audited_cancels_both_audits_and_a_retry_keeps_th
     with database.read() as session:
         states = session.scalars(select(AuditRow.state).where(AuditRow.id.in_(audits))).all()
     assert set(states) == {RunState.CANCELLED}
+
+
+@pytest.mark.parametrize("state", [RunState.RUNNING, RunState.FAILED, RunState.SUCCEEDED, RunState.CANCELLED])
+def test_what_was_trained_is_kept_for_a_retry(database: Database, state: RunState) -> None:  # noqa: F811
+    trained = {"digest": "d" * 64, "weights_digest": "e" * 64, "notes": []}
+    hardening = add_hardening(database, state=state, stage=AUDITING, outcome=trained)
+    files = {trained["digest"], trained["weights_digest"]}
+    with database.write() as session:
+        named, is_over = find_named(session, files), state in (RunState.SUCCEEDED, RunState.CANCELLED)
+        assert named == (set() if is_over else files)
+        assert retry_hardening(session, hardening) == (state == RunState.FAILED)
 
 
 def test_a_training_waits_for_its_model_and_is_charged_to_its_project(database: Database) -> None:  # noqa: F811

@@ -6,11 +6,15 @@ from typing import Any
 from sqlalchemy import BigInteger, Float, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
+from seatrial.contracts.states import RunState
 from seatrial.store.tables.audits import QUEUED
 from seatrial.store.tables.base import Base, Deferrable, partial, utc_now
 
 TRAINING, AUDITING = "training", "auditing"
 """Stages: a worker trains; then the API submits the pair of audits and waits for their end."""
+
+OVER = (RunState.SUCCEEDED, RunState.CANCELLED)
+"""States that nothing goes on from; from a failure a retry does, with what was trained."""
 
 IN_AUDITS = "state = 'running' AND stage = 'auditing'"
 """Hardenings the API goes on with, in the words of the index."""
