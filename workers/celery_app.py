@@ -23,6 +23,9 @@ app = make_celery(get_settings())
 # In worker processes only: whoever merely imports this keeps the umask it has.
 @celeryd_init.connect  # type: ignore[untyped-decorator]
 def _create_privately(**_: Any) -> None:
+    if not get_settings().broker_url:
+        # Celery would ask a broker of its own default, which nobody runs, and try again for ever.
+        raise SystemExit("SEATRIAL_BROKER_URL is not set: it names the broker of the API and the workers, redis://...")
     os.umask(UMASK)
     # The scheduler keeps its schedule there, and may be the first of all processes to start.
     private_folder(get_settings().home.absolute())

@@ -141,7 +141,11 @@ def _check_held_out(spec: FamilySpec, wanted: int, dataset: DatasetRow, samples:
         return
     most = examples - wanted
     remedy = f"ask for at most {most:,} samples, " if most >= 2 else ""
-    left = f"{dataset.id} has {examples:,} examples: with {samples:,} of them attacked, {examples - samples:,} are left"
+    remedy += f"bring at least {samples + wanted:,} examples, "
+    left = (
+        f"Dataset {dataset.name} {dataset.version} has {examples:,} examples: with {samples:,} of them attacked, "
+        f"{examples - samples:,} are left"
+    )
     match spec.needs.held_out:
         case HeldOut(number, other):
             raise InvalidRequestError(

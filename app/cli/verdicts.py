@@ -9,7 +9,7 @@ from seatrial.contracts.audits import AuditEstimate
 from seatrial.contracts.policies import Judgement, Outcome, RuleOutcome
 from seatrial.reporting.durations import duration, expected_range
 from seatrial.reporting.numbers import format_estimate
-from seatrial.reporting.outcomes import applied, format_loss, not_measured, not_measured_in_words
+from seatrial.reporting.outcomes import applied, format_loss, not_measured, not_measured_in_words, rounded_up
 from seatrial.reporting.sizes import size
 from seatrial.terminals import escaped_line
 
@@ -68,7 +68,7 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
         costs.append(f"{estimate.backward_passes:,} backward passes")
     if estimate.queries:
         costs.append(f"{estimate.queries:,} queries")
-    if estimate.least_seconds is not None:
+    if estimate.least_seconds is not None and duration(estimate.least_seconds) != duration(estimate.seconds or 0):
         time += f", {duration(estimate.least_seconds)} if decided at the first look"
     # Between less than a second and less than a second nothing is said.
     if estimate.seconds_low is not None and estimate.seconds_high is not None and estimate.seconds_high >= 0.5:
@@ -95,9 +95,9 @@ def _row(rule: RuleOutcome) -> tuple[str, ...]:
         outcome += " (warning)"
     elif rule.counts_as != rule.outcome:
         outcome += f" (counts as {rule.counts_as})"
-    further = f"{rule.further_examples:,}" if rule.further_examples else ""
+    further = f"{rounded_up(rule.further_examples):,}" if rule.further_examples else ""
     if rule.further_survivors:
-        further += f"{' and ' if further else ''}{rule.further_survivors:,} survivors"
+        further += f"{' and ' if further else ''}{rounded_up(rule.further_survivors):,} survivors"
     left = rule.available_examples
     if rule.further_examples and left is not None and rule.further_examples > left:
         further += f" (the dataset has {f'{left:,}' if left else 'no'} more)"

@@ -127,7 +127,9 @@ def _check_apart(rows: Sequence[AnyRow]) -> None:
     for row in rows:
         if row.model_digest in seen:
             raise _refused(
-                "audit", f"Audits {seen[row.model_digest]} and {row.audit} are of the same weights: one training run."
+                "audit",
+                f"Audits {seen[row.model_digest]} and {row.audit} are of the same weights, which are one training run, "
+                "not two. To compare two audits of one model, put each into a group of its own (`group`).",
             )
         seen[row.model_digest] = row.audit
 

@@ -71,6 +71,7 @@ _FORM_WORDS = (
     (r"Input should be greater than (\S+)", r"Write a number above \1."),
     (r"Input should be less than (\S+)", r"Write a number below \1."),
     (r"String should have at least 1 character", "Fill this in."),
+    (r"List should have at (least|most) (\d+) items? after validation, not \d+", r"Write at \1 \2 of them."),
     (r"String should have at (least|most) (\d+) characters", r"Write at \1 \2 characters."),
 )
 

@@ -118,7 +118,7 @@ def _rules(judged: Judged) -> Iterator[dict[str, Any]]:
         seen[name] += 1
         outcome = first.get(position)
         demand = outcome.requirement if outcome else ""
-        label = rule.get("label") or rule.get("metric", "")
+        label = outcome.label if outcome else rule.get("label") or rule.get("metric", "")
         yield {
             "id": name if seen[name] == 1 else f"{name}/{seen[name]}",
             "shortDescription": {"text": _plain(f"{label}: {demand}".removesuffix(": "))},

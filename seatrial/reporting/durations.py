@@ -30,10 +30,15 @@ def expected_range(low_s: float, high_s: float) -> str:
 
     >>> expected_range(20, 300)
     'expected between 20 s and 5 min 0 s'
+    >>> expected_range(0.3, 10)
+    'expected within 10 s'
     >>> expected_range(4, 245)
     'expected between 4 s and 4 min 5 s (so wide because this service has timed few such checks yet)'
     """
-    told = f"expected between {duration(low_s)} and {duration(high_s)}"
+    low = duration(low_s)
+    told = f"expected within {duration(high_s)}"
+    if not low.startswith("under"):
+        told = f"expected between {low} and {duration(high_s)}"
     is_wide = high_s >= WIDE * max(low_s, 0.1)
     return f"{told} (so wide because this service has timed few such checks yet)" if is_wide else told
 

@@ -109,14 +109,14 @@ def further_in_words(further: int, left: int | None, survivors: int | None = Non
     """
     more = [(further, "example")] if further or not survivors else []
     more += [(survivors, "survivor")] if survivors else []
-    asked = " and ".join(f"{_rounded_up(number):,} more {noun}{'' if number == 1 else 's'}" for number, noun in more)
+    asked = " and ".join(f"{rounded_up(number):,} more {noun}{'' if number == 1 else 's'}" for number, noun in more)
     told = f"about {asked} would probably decide it"
     if left is None or further <= left:
         return told
     return f"{told}, and the dataset holds {f'only {left:,}' if left else 'no'} more"
 
 
-def _rounded_up(number: int) -> int:
+def rounded_up(number: int) -> int:
     """Return a number of two digits followed by zeros: how many more it takes is known no better."""
     step: int = 10 ** max(len(str(number)) - 2, 0)
     return math.ceil(number / step) * step

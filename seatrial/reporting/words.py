@@ -1,6 +1,6 @@
 """Names people use for what wire names stand for: values of qualifiers and parameters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 
 WORDS: dict[str, str] = {
     "clean": "unattacked",
@@ -57,3 +57,16 @@ def enumerate_words(names: Iterable[str], last: str = "and") -> str:
     """
     *first, end = list(names) or [""]
     return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def flags_mean(flags: Sized, what: str) -> str:
+    """Return what flags say of the number before them, as a sentence after another; nothing where there are none.
+
+    >>> flags_mean(["masked_gradients"], "it may be worse still"), flags_mean([], "it may be worse still")
+    (' The flag means that it may be worse still.', '')
+    >>> flags_mean(["masked_gradients", "few_steps"], "it may be worse still")
+    ' The flags mean that it may be worse still.'
+    """
+    if not len(flags):
+        return ""
+    return f" The flag{' means' if len(flags) == 1 else 's mean'} that {what}."

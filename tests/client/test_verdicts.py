@@ -92,8 +92,9 @@ def test_a_number_without_a_baseline_comes_with_how_to_make_one(capsys: pytest.C
 
 
 def test_a_dataset_that_has_no_more_is_said_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    # Of 718, as many digits as the reason below the table has.
     source = PolicySource(id=None, name="p", version=None, digest="sha256:0")
-    for left, said in ((0, "718 (the dataset has no more)"), (1200, "718"), (100, "718 (the dataset has 100 more)")):
+    for left, said in ((0, "720 (the dataset has no more)"), (1200, "720"), (100, "720 (the dataset has 100 more)")):
         rule = outcome("inconclusive", further_examples=718, available_examples=left)
         print_judgement(Judgement(verdict="inconclusive", headline="Open.", rules=[rule], policy=source))
         assert f"  {said}\n" in capsys.readouterr().out
@@ -118,6 +119,9 @@ def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) 
     assert "unknown until a worker has checked the model" in unknown
     print_estimate(AuditEstimate.model_validate({**said, "seconds": 1.0, "memory_bytes": 699 * 2**20}), err=False)
     assert capsys.readouterr().out.endswith(": about 1 s. Memory for model and batch: about 733.0 MB\n")
+    for least, more in ((3, ", 3 s if decided at the first look"), (20.4, "")):
+        print_estimate(AuditEstimate.model_validate({**said, "seconds": 20.0, "least_seconds": least}), err=False)
+        assert capsys.readouterr().out.endswith(f": about 20 s{more}\n")
     costs = [{"kind": "temperature_attack", "forward_passes": 900}, {"kind": "low_level_attack", "forward_passes": 100}]
     for budget, lines in ((899, 2), (900, 1)):
         told = {**said, "seconds": 1, "checks": costs, "query_budget": budget}

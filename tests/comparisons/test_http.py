@@ -121,7 +121,9 @@ def test_the_same_weights_are_one_run(console: Console, runs: list[str]) -> None
     with console.services.database.write() as session:
         row = session.get_one(AuditRow, runs[1])
         session.get_one(ModelRow, row.model_id).digest = "sha256:0"
-    assert "of the same weights" in assert_problem(ask(console, audit=runs), 422).detail
+    told = assert_problem(ask(console, audit=runs), 422).detail
+    assert "of the same weights" in told
+    assert "put each into a group of its own" in told
     # In two groups they may be.
     assert ask(console, group=[f"a:{runs[0]}", f"b:{runs[1]}"]).status_code == 200
     assert "asked for twice" in assert_problem(ask(console, audit=[runs[0], runs[0]]), 422).detail

@@ -127,7 +127,7 @@ def test_doubtful_numbers_never_read_as_good(severity: str) -> None:
 def test_bad_news_stays_bad_despite_doubts() -> None:
     answer = told(cce=0.42, attacked={"ace_lower_true": 0.31}, asked=LOWER, flags=[FLAG])
     assert answer.standing == "not_real"
-    assert answer.headline.endswith("The flags mean that it may be worse still.")
+    assert answer.headline.endswith("The flag means that it may be worse still.")
 
 
 def test_an_attack_that_did_what_was_impossible_breaks_the_guarantee() -> None:

@@ -116,3 +116,9 @@ def test_hostile_text_makes_no_link_and_no_path(one_audit: OneAudit) -> None:
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert "/" not in uri
     assert "<" not in uri
+
+
+def test_a_rule_is_called_what_other_reports_call_it(one_audit: OneAudit) -> None:
+    one = outcome("failed").model_copy(update={"label": "Uncertainty an attacker can shift"})
+    (rule,) = run_of(one_audit, made("failed", one))["tool"]["driver"]["rules"]
+    assert rule["shortDescription"]["text"].startswith("Uncertainty an attacker can shift: at most ")

@@ -150,7 +150,7 @@ def test_harm_stays_harm_where_another_game_failed() -> None:
     failed = flag("defence_failed", "rmc failed under gmsa_avg: it took too long.", "error")
     answer = told({"rmc": {**RMC, "gmsa_avg": None}}, static=0.443, flags=[failed])
     assert answer.standing == "not_real"
-    assert answer.headline.endswith("The flags mean that it may be worse still.")
+    assert answer.headline.endswith("The flag means that it may be worse still.")
 
 
 def test_without_an_attack_that_knows_it_nothing_is_shown() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from sqlalchemy import select, update
+from sqlalchemy import Update, insert, select, update
+from sqlalchemy.orm import Session
 from torch import Tensor
 
 from seatrial.contracts.states import ModelState
@@ -328,3 +329,22 @@ def test_an_idle_worker_says_that_it_lives_and_takes_back_what_dead_ones_held(
     eventually(is_free, what="the dead worker's claim")
     worker.leave()
     assert seen() is None
+
+
+def test_two_first_signs_of_life_at_once_are_one(db: Database, settings: Settings, tmp_path: Path) -> None:
+    worker = InlineWorker(db, LocalStore(tmp_path / "artifacts"), settings)
+
+    class Late(Session):
+        """Another thread writes the row between the look and the writing."""
+
+        def execute(self, statement: Any, *args: Any, **kwargs: Any) -> Any:
+            told = super().execute(statement, *args, **kwargs)
+            if isinstance(statement, Update) and not told.rowcount:
+                super().execute(insert(WorkerRow).values(id=worker.id, device="cpu", pid=1))
+            return told
+
+    with Late(db.engine) as session:
+        worker._tell_alive(session)
+        session.commit()
+    with db.read() as session:
+        assert session.scalars(select(WorkerRow.id)).all() == [worker.id]

@@ -86,12 +86,19 @@ def test_workers_create_privately(program: str, tmp_path: Path) -> None:
     indented = program.replace("\n", "\n ")
     code = f"import os\ntry:\n {indented}\nexcept KeyboardInterrupt: print(oct(os.umask(0)))"
     home = tmp_path / "home"
-    environment = {**os.environ, "SEATRIAL_HOME": str(home)}
+    environment = {**os.environ, "SEATRIAL_HOME": str(home), "SEATRIAL_BROKER_URL": "redis://127.0.0.1:1/0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.stdout.strip() == "0o77", done.stderr
     if "celery" in program:
         # A scheduler that starts before all others has somewhere to keep its schedule.
         assert home.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_scheduler_without_a_broker_says_which_variable_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = import_module("workers.celery_app")
+    monkeypatch.setattr(started, "get_settings", lambda: Settings(broker_url=""))
+    with pytest.raises(SystemExit, match="SEATRIAL_BROKER_URL is not set"):
+        started._create_privately()
 
 
 def test_serve_and_worker_start_what_they_start_privately(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -208,7 +209,12 @@ class Worker:
         told = {"last_seen_at": utc_now(), "usage": measure(self.name, self._settings.home, self.device).model_dump()}
         alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(**told))
         if not alive.rowcount:  # type: ignore[attr-defined]
-            session.add(WorkerRow(id=self.id, device=self.device, pid=os.getpid(), code=self._own_code, **told))
+            # The first sign of life may come from two threads at once: from the beat, and from what is done first.
+            insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+            first = insert(WorkerRow).values(
+                id=self.id, device=self.device, pid=os.getpid(), code=self._own_code, **told
+            )
+            session.execute(first.on_conflict_do_nothing(index_elements=["id"]))
 
 
 def work_until(

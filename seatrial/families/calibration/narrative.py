@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.contracts.estimates import Result
-from seatrial.families.shared.estimates_in_words import at_least, at_most, defined, in_digits, number_of
+from seatrial.families.shared.estimates_in_words import at_least, at_most, defined, in_digits, in_round, number_of
 from seatrial.families.shared.figures import describe
 from seatrial.reporting.schemas import Answer, Scale
 
@@ -87,7 +87,7 @@ def _findings(result: Result, params: Mapping[str, Any]) -> Iterator[str]:
     ):
         estimate = defined(result, name)
         if estimate is not None:
-            yield f"{told} {in_digits(estimate)}."
+            yield f"{told} {in_round(estimate) if name == 'temperature' else in_digits(estimate)}."
     coverage, size = defined(result, "conformal_coverage"), defined(result, "conformal_set_size")
     if coverage is not None and size is not None:
         promised = 1 - float(params.get("conformal_miss", 0.1))

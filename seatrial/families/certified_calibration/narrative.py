@@ -36,7 +36,7 @@ from seatrial.reporting.balls import format_radius
 from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
-from seatrial.reporting.words import enumerate_words
+from seatrial.reporting.words import enumerate_words, flags_mean
 
 POOR_ECE = 0.1
 """Calibration error that decides from both sides: proven to stay below it, by the upper end of an interval, confidence
@@ -162,7 +162,7 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
 
 def _harm(result: Result, known: Known) -> tuple[Standing, str] | None:
     """Return the answer where confidence was seen to be wrong: no certificate and no doubt takes that back."""
-    worse = " The flags mean that it may be worse still." if _doubts(result) else ""
+    worse = flags_mean(_doubts(result), "it may be worse still")
     if any(flag.code == BROKEN for flag in result.flags):
         worse = " The attack went beyond the certificate, so no guarantee in this report can be relied on."
     overall = defined(result, "ece")

@@ -30,7 +30,7 @@ from seatrial.families.shared.figures import describe
 from seatrial.reporting.adversarial_texts import noisy_comparisons
 from seatrial.reporting.numbers import format_percentage, format_percentage_points
 from seatrial.reporting.schemas import Answer, Comparison, Scale, Standing
-from seatrial.reporting.words import enumerate_words, words
+from seatrial.reporting.words import enumerate_words, flags_mean, words
 
 ROBUST_FRACTION = 0.9
 """Share of its score a model must keep at the highest level, each text under its worst attacker, to be called robust.
@@ -170,7 +170,7 @@ def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
     if nothing := [flag for flag in doubts if flag.code == NOTHING_TO_LOSE]:
         return _unresolved(nothing, told)
     # What noise did take stays taken; a flag leaves open how much more it would take.
-    worse = " The flags mean that it may be less still." if doubts else ""
+    worse = flags_mean(doubts, "it may be less still")
     if is_lost or kept(least.value if least.high is None else least.high, clean.value, result) < FRAGILE_FRACTION:
         why = (
             f" Under {in_full(attackers[0])} alone it is not shown to do better than guessing "

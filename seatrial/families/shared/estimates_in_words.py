@@ -23,6 +23,20 @@ def in_digits(estimate: Estimate) -> str:
     return f"{estimate.value:.3f}{_between(ends)}"
 
 
+def in_round(estimate: Estimate) -> str:
+    """Return a number without an upper limit and its interval: three decimals below 10, whole numbers above.
+
+    >>> in_round(Estimate(value=236.815, low=6.3014, high=1e6, n=60, method="gaffke-seen"))
+    '237 (95% interval 6.301 to 1,000,000)'
+    """
+    value, *ends = (
+        f"{end:,.0f}" if abs(end) >= 10 else f"{end:.3f}"
+        for end in (number_of(estimate), estimate.low, estimate.high)
+        if end is not None
+    )
+    return f"{value}{_between(ends)}"
+
+
 def in_points(estimate: Estimate) -> str:
     """Return a difference of shares that is never negative, and its interval, in percentage points."""
     ends = {

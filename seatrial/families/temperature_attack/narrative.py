@@ -33,7 +33,7 @@ from seatrial.reporting.numbers import (
     format_percentage_points_estimate,
 )
 from seatrial.reporting.schemas import Answer, Scale, Standing
-from seatrial.reporting.words import enumerate_words, words
+from seatrial.reporting.words import enumerate_words, flags_mean, words
 
 ROBUST_FRACTION = 0.5
 """Share of its right answers a model must keep under attack to be called robust. Ours."""
@@ -167,7 +167,7 @@ def _illusion(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]
         return None
     if not is_shown(gap) or is_small(gap, served):
         return None
-    worse = " The flags mean that the gap may be larger still." if _doubts(result) else ""
+    worse = flags_mean(_doubts(result), "the gap may be larger still")
     return "not_real", f"No: {_told(result, params, gap, served, lowest)}{worse}"
 
 

@@ -30,7 +30,7 @@ from seatrial.families.transductive_attack.params import ADAPTIVE, CORRUPTIONS, 
 from seatrial.reporting.numbers import format_percentage, format_percentage_estimate, format_percentage_points
 from seatrial.reporting.schemas import Answer, Scale, Standing
 from seatrial.reporting.tables import value_words
-from seatrial.reporting.words import DEFENCES, enumerate_words
+from seatrial.reporting.words import DEFENCES, enumerate_words, flags_mean
 
 LARGE_OVERESTIMATE = 0.1
 """Overestimate from which (by the lower end of its interval) attacks on the static model say little of a defence, and
@@ -189,7 +189,7 @@ def _judge(result: Result, defence: Defended, among: list[Defended]) -> tuple[St
     others = [flag for flag in doubts if flag.code not in WEAK_STATIC]
     harm = _harm(defence, trusts_static=len(others) == len(doubts))
     if harm is not None:
-        return "not_real", f"No: {harm}{' The flags mean that it may be worse still.' if others else ''}"
+        return "not_real", f"No: {harm}{flags_mean(others, 'it may be worse still')}"
     obstacle = _obstacle(defence, doubts)
     return ("unproven", f"Not shown: {obstacle}") if obstacle is not None else _proof(defence, limits)
 

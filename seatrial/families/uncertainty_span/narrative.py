@@ -14,6 +14,7 @@ from seatrial.families.shared.robust_accuracy_narrative import robust_findings, 
 from seatrial.families.uncertainty_span.part_narrative import OF_PARTS, part_findings
 from seatrial.reporting.balls import format_radius
 from seatrial.reporting.schemas import Answer, Scale
+from seatrial.reporting.words import flags_mean
 from seatrial.statistics.prediction_sets import SET_SCORES
 
 SMALL_SHARE, LARGE_SHARE = 0.1, 1 / 3
@@ -37,7 +38,8 @@ _FIGURES = {
     "attacks. Below the diagonal the model claims more than it achieves.",
     "entropy": "Histograms of predictive entropy, unattacked and under both attacks. The further the attacked ones lie "
     "apart, the less the model's uncertainty means.",
-    "span_by_epsilon": "Mean uncertainty span against the attack radius. It grows unless gradients are masked.",
+    "span_by_epsilon": "Mean uncertainty span against the attack radius. It grows, until it nears the whole range, "
+    "unless gradients are masked.",
     "outlier": "How well entropy separates outliers from in-distribution data (AUROC, and FPR at 95% TPR) as the "
     "attack on the outliers grows.",
     "parts": "The aleatoric and the epistemic part of the predictive entropy: means unattacked, under the two attacks "
@@ -102,7 +104,7 @@ def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> An
     share = span.value / math.log(classes)
     cautious = (span.value if span.high is None else span.high) / math.log(classes)
     if share >= LARGE_SHARE:
-        worse = " The flags mean that the true span may be larger still." if doubts else ""
+        worse = flags_mean(doubts, "the true span may be larger still")
         done = f"moves this model's uncertainty over {share:.0%} of its whole range"
         done += _calibrated(result, share, classes)
         if share >= WHOLE_SHARE:

@@ -139,7 +139,8 @@ class UncertaintySpanParams(FamilyParams):
         "the one under audit, these are masked.",
     )
     robust_accuracy: RobustAccuracyParams | None = Field(
-        default=None, description="Also attack the predictions, by AutoAttack; in the check's ball unless it says so."
+        default=None,
+        description="Also attack the predictions, by AutoAttack; in the check's ball unless it says otherwise.",
     )
 
     # Rules between fields stand at the later one, so that a refusal points at a field. `info.data` lacks a field that

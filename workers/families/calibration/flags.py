@@ -52,9 +52,9 @@ def guesses(clean: ArmSample, accuracy: Estimate) -> list[Flag]:
         Flag(
             code="guesses",
             severity="error",
-            message=f"{int(clean.correct.sum())} of {len(clean)} answers are right; guessing among {clean.classes} "
-            f"classes gives {chance:.3g}. See that the columns stand in the order of the labels, and that example_id "
-            "means the same on both sides.",
+            message=f"{int(clean.correct.sum())} of {len(clean)} answers are right, which is not shown to be better "
+            f"than guessing among {clean.classes} classes ({chance:.3g}). See that the columns stand in the order of "
+            "the labels, and that example_id means the same on both sides.",
         )
     ]
 
