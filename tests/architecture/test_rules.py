@@ -32,6 +32,33 @@ def test_only_transitions_writes_a_state() -> None:
     assert set(writers) <= {"seatrial/store/transitions.py"}
 
 
+def lost_strings(tree: ast.AST) -> list[int]:
+    """Return the lines of strings that are statements of a function, and neither its docstring nor an attribute's."""
+    lost = []
+    for node in ast.walk(tree):
+        for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(node, ast.Module | ast.ClassDef) or not isinstance(body, list):
+                continue
+            for before, statement in zip([None, *body], body, strict=False):
+                said = statement.value if isinstance(statement, ast.Expr) else None
+                is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
+                is_string = is_text or isinstance(said, ast.JoinedStr)
+                is_said = before is None and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                is_attribute = isinstance(before, ast.Assign | ast.AnnAssign) and "self." in ast.unparse(before)
+                if is_string and not is_said and not is_attribute:
+                    lost.append(statement.lineno)
+    return lost
+
+
+def test_no_sentence_loses_its_end() -> None:
+    """The second line of a string without brackets around both is a statement that does nothing."""
+    assert lost_strings(ast.parse('def f():\n    told = "97% of it is "\n    "left"\n    return told')) == [3]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in lost_strings(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
 @pytest.mark.slow
 def test_the_api_runs_without_torch() -> None:
     program = (

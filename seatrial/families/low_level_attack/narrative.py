@@ -232,8 +232,8 @@ def _most_harm(result: Result, level: float) -> str:
 def _unresolved(doubts: list[Flag], told: str) -> tuple[Standing, str]:
     codes = ", ".join(flag.code.replace("_", " ") for flag in doubts)
     return "unproven", (
-        f"Not shown: the numbers cannot be relied on. {_sentence(told)} That proves nothing ({codes}) until the flags "
-        "are resolved."
+        f"Not shown: the numbers cannot be relied on. {_sentence(told)} That shows nothing either "
+        f"way while {'a flag stands' if len(doubts) == 1 else 'flags stand'} ({codes})."
     )
 
 
@@ -271,8 +271,9 @@ def _by_level(result: Result, levels: list[float]) -> Iterator[str]:
         worst = estimate_of(result, "worst_case_score", level=level)
         mean = value_of(result, "mean_relative_score", level=level)
         if worst is not None:
-            average = "" if mean is None else f"; on average over the attackers, {format_percentage(mean)} of it is "
-            "left"
+            average = (
+                "" if mean is None else f"; on average over the attackers, {format_percentage(mean)} of it is left"
+            )
             under = f"with each of the {things(result)} under its worst attacker"
             yield f"At level {level:g} it is {with_interval(worst, result)} {under}{average}."
 

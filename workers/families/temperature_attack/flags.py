@@ -183,8 +183,7 @@ def underconfident_ties(audit: Audit) -> list[Flag]:
     own = audit.clean.logits.topk(2, dim=1).values
     if float((own[:, 0] == own[:, 1]).double().mean()) > fraction / 2:
         cause = "because the model gives both classes the same score. No temperature separates them: the first of the "
-        "two "
-        cause += "counts as its prediction, and there an attack begins as if with the toss of a coin."
+        cause += "two counts as its prediction, and there an attack begins as if with the toss of a coin."
     else:
         cause = "although the logits differ. As served the attacks see another prediction than the model makes and "
         cause += "stop too early; rely on the arms that compute in float64."
