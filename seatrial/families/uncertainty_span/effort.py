@@ -138,7 +138,7 @@ class Budget:
     @property
     def squares_again(self) -> int:
         """Queries of the score-based search in each round on those examples."""
-        return self.queries + self.queries // 2
+        return self.queries + 2 * self.queries // 5
 
     def rounds_again(self, norm: Norm, *, is_saturated: bool, room: float = 1.0) -> list[Round]:
         """Return the rounds on those examples: ``room`` times as many as where most that can be are doubtful."""
