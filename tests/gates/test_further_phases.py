@@ -13,7 +13,7 @@ from seatrial.judging.measured import MeasuredCheck
 from seatrial.judging.sample_size import POWER
 from seatrial.judging.two_phases import further_of, prices_of
 from seatrial.judging.verdict import judge
-from seatrial.reporting.outcomes import further_in_words
+from seatrial.reporting.outcomes import further_in_words, rounded_up
 from seatrial.statistics.nested import nested_proportion
 from seatrial.statistics.products import Phases
 from tests.gates.audits import SOURCE, SPAN, audit, check, policy
@@ -120,7 +120,8 @@ def test_a_rule_tells_both_wherever_it_is_shown() -> None:
     assert " more examples and " in told
     assert told in rule.reason
     assert told in judgement.headline
-    assert _row(rule)[-1] == f"{rule.further_examples:,} and {rule.further_survivors:,} survivors"
+    examples, survivors = (rounded_up(number) for number in (rule.further_examples or 0, rule.further_survivors))
+    assert _row(rule)[-1] == f"{examples:,} and {survivors:,} survivors"
     assert _properties(rule)["furtherSurvivors"] == rule.further_survivors
 
 

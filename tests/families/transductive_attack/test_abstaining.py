@@ -170,5 +170,5 @@ def test_an_attack_that_never_met_the_defence_is_no_adaptive_one() -> None:
     moved, unmoved = records(params), records(params, adapted=False)
     assert "no_adaptive_attack" not in {flag.code for flag in doubt(params, moved, estimate_all(params, moved))}
     (flag,) = [one for one in doubt(params, unmoved, estimate_all(params, unmoved)) if one.code == "no_adaptive_attack"]
-    assert "answers as the one they began with" in flag.message
+    assert "answers like the one they began with" in flag.message
     assert flag.severity == "warning"

@@ -104,7 +104,7 @@ def test_an_operators_defence_owes_the_copies_an_answer_too_and_a_blind_rejector
     assert result.estimates["clean_rejection_rate[defence=dark,attack=fpa]"].value == np.mean(dark)
     assert not any(one["robust"] for one, refused in zip(table.to_pylist(), dark, strict=True) if refused)
     flags = {flag.code: flag.message for flag in result.flags}
-    assert "answers as the one they began with" in flags["no_adaptive_attack"]
+    assert "answers like the one they began with" in flags["no_adaptive_attack"]
     assert "refuses_harmless" in flags
 
 
