@@ -222,7 +222,7 @@ class PredictionsArchitecture(Request):
         default=None,
         min_length=1,
         max_length=100_000,
-        description="The same path to logits, where the answer holds those in place of probabilities.",
+        description="Columns of logits, named as those of probabilities are and given in their place.",
     )
     arm: ColumnName = Field(default="arm", description="Column that says `clean`, `attacked` or `ood`, if any.")
     model: ColumnName | None = Field(

@@ -59,6 +59,27 @@ def test_no_sentence_loses_its_end() -> None:
     assert found == []
 
 
+def unfilled(tree: ast.AST) -> list[int]:
+    """Return the lines of f-strings with a piece that was to be filled in and has no f of its own."""
+    pieces = [
+        (node.lineno, piece.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for piece in node.values
+        if isinstance(piece, ast.Constant)
+    ]
+    # A name in brackets after an equals sign is one of a metric's qualifiers, which is filled in later.
+    return [line for line, text in pieces if re.search(r"(?<!=)\{[a-z_][\w.]*(:[^{}]*)?\}", text)]
+
+
+def test_no_number_of_a_sentence_is_left_out() -> None:
+    """Of several pieces of one string each needs its own f."""
+    assert unfilled(ast.parse('told = (f"{share:.0%} of it, "\n    "sigma {params.sigma:g}")')) == [1]
+    assert unfilled(ast.parse('told = f"{share:.0%} of it [level={{level}}]"')) == []
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in unfilled(ast.parse(path.read_text()))]
+    assert found == []
+
+
 @pytest.mark.slow
 def test_the_api_runs_without_torch() -> None:
     program = (

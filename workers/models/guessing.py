@@ -53,6 +53,6 @@ def unrelated_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64], w
             severity="warning",
             message=f"{correct} of {len(labels)} {words.thing}s are classified correctly, and {mean:.1f} would be if "
             "the same predictions were dealt out at random: on these the model does no better than one that does not "
-            "look. Audit more examples, or a balanced sample; if it stays so, check {words.guessing}.",
+            f"look. Audit more examples, or a balanced sample; if it stays so, check {words.guessing}.",
         )
     ]

@@ -149,8 +149,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="memorised_texts",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap", "clean_accuracy"),
-        meaning="As they are, texts withstand the search that sees labels alone; with reference numbers appended they "
-        "no longer do. The model, or something in front of it, knows these very texts.",
+        meaning="As they are, texts withstand the search that sees labels alone; with reference numbers beside them "
+        "they no longer do. The model, or something in front of it, knows these very texts.",
         remedy="Audit texts the model has not seen, and without caches or filters that recognise texts.",
     ),
     FlagSpec(

@@ -237,7 +237,7 @@ def abstains_often(params: CertifiedCalibrationParams, certify: Sample) -> list[
             severity="warning",
             message=f"On {fraction:.0%} of the examples no class is shown to have at least half of the draws, so they "
             "are certified at no radius and count in neither cce nor cbs. The numbers are about the rest, which are "
-            "easier; cce_system is about all. Train for noise of sigma {params.sigma:g}, use a smaller one, or "
+            f"easier; cce_system is about all. Train for noise of sigma {params.sigma:g}, use a smaller one, or "
             "raise n if it is small.",
         )
     ]

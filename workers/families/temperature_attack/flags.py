@@ -89,7 +89,7 @@ def illusion(audit: Audit) -> list[Flag]:
         Flag(
             code="illusion",
             severity="warning",
-            message=f"As served the model keeps {served:.1%} accuracy under attack, in arm {arm} {lowest:.1%}: at "
+            message=f"As served the model keeps {served:.1%} accuracy under attack, and in arm {arm} {lowest:.1%}: at "
             f"least {gap.interval[0]:.1%} of all texts only look robust because the served scores give an attack "
             "nothing to follow. Do not rely on the accuracy as served; compare models by the lowest arm, and serve "
             "calibrated scores.",
