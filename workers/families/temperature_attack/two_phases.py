@@ -7,10 +7,12 @@ attacked again there: its row holds what broke it, and counts as wrong.
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from seatrial.families.temperature_attack.params import AS_SERVED, TemperatureAttackParams
-from seatrial.families.temperature_attack.records import UNCOUNTED
+from seatrial.families.temperature_attack.records import UNCOUNTED, stays_right
+from seatrial.statistics.arrays import Mask
 from workers.attacks.text.attacking import Outcome
 from workers.data import Text
 from workers.families.contexts import Records, RunContext, TextExample
@@ -33,7 +35,7 @@ def reach_of(params: TemperatureAttackParams, recipe: str, done: Mapping[str, Re
     first = done.get(f"attack_{params.recipes[0]}")
     if params.survivors is None or recipe not in params.second_phase or first is None:
         return None
-    standing = np.array([_stands(row, AS_SERVED) for row in _rows(first, [AS_SERVED])], dtype=bool).nonzero()[0]
+    standing = _standing(first, AS_SERVED).nonzero()[0]
     return int(standing[params.survivors - 1]) + 1 if len(standing) >= params.survivors else first.num_rows
 
 
@@ -51,31 +53,25 @@ def fallen_before(
     if recipe not in params.second_phase:
         return {}
     earlier = [one for one in params.recipes[: params.recipes.index(recipe)] if one != UNCOUNTED]
-    wanted, found = {example.example_id for example in examples}, dict[tuple[str, int], Outcome]()
+    ours, found = pa.array([example.example_id for example in examples]), dict[tuple[str, int], Outcome]()
     for name in earlier:
         table = context.records(f"attack_{name}")
-        arms = [column.removesuffix(".status") for column in table.column_names if column.endswith(".status")]
-        for row in _rows(table, arms):
-            example = row["example_id"]
-            if example not in wanted:
-                continue
-            for arm in arms:
-                if (arm, example) not in found and not _stands(row, arm):
-                    found[arm, example] = Outcome(example, "skipped", _text(row, arm), 0, 0.0)
+        table = table.filter(pc.is_in(table["example_id"], ours))
+        for arm in [column.removesuffix(".status") for column in table.column_names if column.endswith(".status")]:
+            for row in table.filter(pa.array(~_standing(table, arm))).select(_texts(arm)).to_pylist():
+                example = row["example_id"]
+                found.setdefault((arm, example), Outcome(example, "skipped", _text(row, arm), 0, 0.0))
     return found
 
 
-def _rows(table: Records, arms: Sequence[str]) -> list[dict[str, Any]]:
-    of_arms = [f"{arm}.{name}" for arm in arms for name in ("prediction", "text", "second_text")]
-    rows: list[dict[str, Any]] = table.select(
-        ["example_id", "label", "errored", "prediction", "text", "second_text", *of_arms]
-    ).to_pylist()
-    return rows
+def _standing(table: Records, arm: str) -> Mask:
+    """Return (n,) who was right and stayed so; what errored has no answer under attack, and is not attacked again."""
+    names = ("prediction", f"{arm}.prediction", "label")
+    return stays_right(*(table[name].fill_null(-1).to_numpy() for name in names))
 
 
-def _stands(row: Mapping[str, Any], arm: str) -> bool:
-    """Return whether a text was right and stayed so; what errored is in no number, and is not attacked again."""
-    return not row["errored"] and row["prediction"] == row["label"] == row[f"{arm}.prediction"]
+def _texts(arm: str) -> list[str]:
+    return ["example_id", *(f"{prefix}{name}" for prefix in ("", f"{arm}.") for name in ("text", "second_text"))]
 
 
 def _text(row: Mapping[str, Any], arm: str) -> Text:
