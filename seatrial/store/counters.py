@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.registry import families
 from seatrial.contracts.training import methods
+from seatrial.store.database import insert_into
 from seatrial.store.tables import CounterRow
 
 BOUNDS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -93,13 +93,12 @@ def _add(session: Session, counted: Counter | Durations, values: Values) -> None
     wanted = len(counted.labels) + isinstance(counted, Durations)
     if any(len(labels) != wanted for labels in values):
         raise ValueError(f"{counted.name} has the labels {', '.join(counted.labels)}, not {sorted(values)}")
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     # In order: two transactions that count the same wait for each other, never in a circle.
     rows = [
         {"name": counted.name, "labels": json.dumps(list(labels)), "value": value}
         for labels, value in sorted(values.items())
     ]
-    stored = insert(CounterRow).values(rows)
+    stored = insert_into(session, CounterRow).values(rows)
     added = {"value": CounterRow.value + stored.excluded.value}
     session.execute(stored.on_conflict_do_update(index_elements=["name", "labels"], set_=added))
 

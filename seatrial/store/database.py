@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Engine, Row, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -81,6 +82,11 @@ class Database:
     def dispose(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def insert_into(session: Session, table: Any) -> postgresql.Insert | sqlite.Insert:
+    """Return an insert that can say what becomes of a row that is there already, as this database has it."""
+    return sqlite.insert(table) if session.get_bind().dialect.name == "sqlite" else postgresql.insert(table)
 
 
 def _postgres(settings: Settings, url: str, pool_size: int) -> Engine:

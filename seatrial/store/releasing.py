@@ -13,11 +13,10 @@ from itertools import islice
 from typing import Any
 
 from sqlalchemy import delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore
-from seatrial.store.database import Database, epoch_now
+from seatrial.store.database import Database, epoch_now, insert_into
 from seatrial.store.tables import CheckRow, DatasetRow, DiscardRow, HardeningRow, ModelRow, ReleaseRow, ShardRow
 from seatrial.store.tables.hardenings import OVER
 
@@ -62,10 +61,9 @@ def lock_digest(session: Session, digest: str) -> None:
 
 def release(session: Session, digests: Iterable[str]) -> None:
     """Have files deleted that rows named which this transaction deletes, unless others name them."""
-    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     # In order: two that delete at once wait for each other, never in a circle.
     for digest in sorted(set(digests)):
-        stored = insert(ReleaseRow).values(digest=digest, due_at=epoch_now())
+        stored = insert_into(session, ReleaseRow).values(digest=digest, due_at=epoch_now())
         session.execute(stored.on_conflict_do_update(index_elements=["digest"], set_={"due_at": epoch_now()}))
 
 

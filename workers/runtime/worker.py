@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -18,7 +17,7 @@ from seatrial.store.artifacts import ArtifactStore
 from seatrial.store.checkpoints import sweep_discards
 from seatrial.store.claiming import LeasedTable, charge, claim_work, ids_of, trace_of
 from seatrial.store.code_pins import restart_orphans
-from seatrial.store.database import Database
+from seatrial.store.database import Database, insert_into
 from seatrial.store.ids import new_id
 from seatrial.store.lifecycle import count_workers
 from seatrial.store.reaping import reap
@@ -103,7 +102,7 @@ class Worker:
             # Only lines that are read by machines name them, and spans.
             is_named = claimed is not None and (self._settings.log_json or tracing.is_on())
             ids = ids_of(session, claimed[0], claimed[1]) if claimed is not None and is_named else {}
-            parent = trace_of(session, ids) if tracing.is_on() else None
+            parent = trace_of(session, ids) if claimed is not None and tracing.is_on() else None
         if claimed is None:
             return False
         with about(**ids), tracing.span(f"work on {claimed[0].__tablename__}", parent, **ids) as told:
@@ -210,8 +209,7 @@ class Worker:
         alive = session.execute(sa.update(WorkerRow).where(WorkerRow.id == self.id).values(**told))
         if not alive.rowcount:  # type: ignore[attr-defined]
             # The first sign of life may come from two threads at once: from the beat, and from what is done first.
-            insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
-            first = insert(WorkerRow).values(
+            first = insert_into(session, WorkerRow).values(
                 id=self.id, device=self.device, pid=os.getpid(), code=self._own_code, **told
             )
             session.execute(first.on_conflict_do_nothing(index_elements=["id"]))
