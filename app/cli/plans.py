@@ -47,9 +47,14 @@ def submit(client: Client, /, file: Path, wait: bool, timeout: float | None) -> 
 @with_client
 def estimate(client: Client, /, file: Path) -> None:
     """Tell what the plan in FILE would cost, and whether it would be refused; nothing is queued."""
-    told = client.estimate_plan(read_object(file).get("steps", []))
+    for line in estimated_plan(client.estimate_plan(read_object(file).get("steps", []))):
+        echo_line(line)
+
+
+def estimated_plan(told: PlanEstimate) -> list[str]:
+    """Return what a plan would cost, line by line, safe for a terminal."""
+    found = []
     for step in told.steps:
-        echo_line(step.kind)
         lines = [] if step.hardening is None else estimated(step.hardening)
         if step.audit is not None:
             passes = f"{step.audit.forward_passes:,} forward, {step.audit.backward_passes:,} forward and backward"
@@ -57,10 +62,10 @@ def estimate(client: Client, /, file: Path) -> None:
                 f"examples  {step.audit.examples:,}",
                 f"passes    {passes}, at most",
                 f"time      {_time(step.audit)}",
+                *([] if step.audit.refused is None else [escaped_line(f"refused   now: {step.audit.refused}")]),
             ]
-        for line in lines:
-            echo_line(f"  {line}")
-    echo_line(f"in all, on one worker: {_time(told)}")
+        found += [step.kind, *(f"  {line}" for line in lines)]
+    return [*found, f"in all, on one worker: {_time(told)}"]
 
 
 @plan.command("list")

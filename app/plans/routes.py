@@ -83,9 +83,13 @@ def submit_plan(
 def estimate_plan(
     principal: Reader, body: Annotated[PlanCreate, Depends(json_body(PlanCreate))], services: Service
 ) -> PlanEstimate:
-    """Estimate what a plan costs, without queueing it; what it is refused for, it is refused for here too."""
+    """Estimate what a plan costs, without queueing it; what it is refused for, it is refused for here too.
+
+    Quotas refuse no plan but its jobs, when their turn comes: `refused` of a step says what would refuse it now.
+    """
     with services.database.read() as session:
-        return estimate(look_up(session, services, principal.project_id, body))
+        found = look_up(session, services, principal.project_id, body)
+        return estimate(session, principal.project_id, found)
 
 
 @router.get("", response_model=Page[PlanSummary], responses=raises(422), summary="List plans")

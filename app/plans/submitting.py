@@ -11,9 +11,11 @@ from app.attestations.service import check_signs
 from app.audits.submitting import Plan as Audit
 from app.audits.submitting import estimate as estimate_audit
 from app.audits.submitting import plan as plan_audit
+from app.audits.submitting import why_not as why_not_audit
 from app.hardenings.submitting import Wanted as Hardening
 from app.hardenings.submitting import estimate as estimate_hardening
 from app.hardenings.submitting import look_up as look_up_hardening
+from app.hardenings.submitting import why_not as why_not_hardening
 from app.policies.service import choose_policy
 from app.web.problems import InvalidRequestError, ProblemError
 from app.web.services import Services
@@ -74,12 +76,16 @@ def look_up(session: Session, services: Services, project_id: str, request: Plan
     return found
 
 
-def estimate(found: Sequence[Wanted]) -> PlanEstimate:
-    """Return what a plan would cost."""
+def estimate(session: Session, project_id: str, found: Sequence[Wanted]) -> PlanEstimate:
+    """Return what a plan would cost, and which of its jobs would be refused if they were submitted now."""
     steps, seconds = [], []
     for one in found:
-        hardening = None if one.hardening is None else estimate_hardening(one.hardening)
-        audit = None if one.audit is None else estimate_audit(one.audit)
+        hardening, audit = None, None
+        if one.hardening is not None:
+            refused = why_not_hardening(session, project_id, one.hardening)
+            hardening = estimate_hardening(one.hardening, refused=refused)
+        if one.audit is not None:
+            audit = estimate_audit(one.audit, refused=why_not_audit(session, project_id, one.audit))
         steps.append(StepEstimate(kind=one.step.kind, hardening=hardening, audit=audit))
         seconds += [] if hardening is None else [hardening.seconds, hardening.audit_seconds]
         seconds += [] if one.audit is None else [total_seconds(one.audit.costs)]

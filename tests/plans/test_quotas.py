@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from app.cli.hardenings import estimated, print_hardening
+from app.cli.plans import estimated_plan
 from app.hardenings.advancing import advance_hardenings
 from seatrial.contracts.hardenings import HardeningEstimate, HardeningRead
+from seatrial.contracts.plans import PlanEstimate
 from seatrial.store.tables import HardeningRow, ModelRow
 from tests.audits.acting import FACTS
 from tests.plans.conftest import OUTCOME, World
@@ -64,6 +66,25 @@ def test_a_training_is_refused_by_every_quota_of_audits_and_its_estimate_says_so
     assert world.client.post("/v1/audits", json=audit).status_code == 429
     world.client.post(f"/v1/hardenings/{first['id']}/cancel")
     assert world.client.post("/v1/audits", json=audit).status_code == 202
+
+
+def test_an_estimate_of_a_plan_tells_which_of_its_jobs_a_quota_would_refuse_now(world: World) -> None:
+    harden, audit = world.steps("harden", "audit")
+    asked = {"steps": [harden, audit]}
+    training, after = world.client.post("/v1/plans/estimate", json=asked).json()["steps"]
+    assert "refused" not in training["hardening"]
+    assert "refused" not in after["audit"]
+    limit(world, unfinished_audits=0)
+    told = world.client.post("/v1/plans/estimate", json=asked)
+    training, after = told.json()["steps"]
+    for path, job, wanted in (("hardenings", training["hardening"], harden), ("audits", after["audit"], audit)):
+        body = wanted[path.removesuffix("s")]
+        alone = world.client.post(f"/v1/{path}", json={**body, "model": world.model})
+        assert (alone.status_code, alone.json()["detail"]) == (429, job["refused"])
+    # The plan itself waits for its turn.
+    assert world.client.post("/v1/plans", json=asked).status_code == 202
+    printed = estimated_plan(PlanEstimate.model_validate(told.json()))
+    assert sum(line.startswith("  refused   now: This project may submit no ") for line in printed) == 2
 
 
 def test_a_hardening_says_what_its_audits_wait_for_until_they_are_submitted(

@@ -12,6 +12,7 @@ from sqlalchemy import select, update
 
 from app.access.service import create_key
 from app.cli import main
+from app.web import quotas
 from app.web.problems import ConflictError
 from app.web.quotas import QuotaError, Quotas, check_submission
 from app.web.services import Services
@@ -20,6 +21,7 @@ from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ActivityRow, AuditRow, QuotaRow
 from seatrial.store.tables.base import utc_now
+from seatrial.store.usage import disk_use
 from tests.audits.acting import make_ready, submit
 from tests.conftest import key_for
 from tests.databases import database, migrated, postgres_url  # noqa: F401
@@ -75,6 +77,33 @@ def test_stored_bytes_are_limited_and_a_file_counts_once(client: httpx.Client) -
     assert told["used"] == len(weights())
     limit(client, stored_bytes=10**6)
     assert upload(client, "datasets", dataset_manifest(), npz()).status_code == 201
+
+
+def test_files_are_added_up_now_and_then_for_submissions_and_anew_for_a_refusal(
+    client: httpx.Client, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = upload_both(client)
+    make_ready(services)
+    sums = []
+    monkeypatch.setattr(quotas, "disk_use", lambda *args: sums.append(args) or disk_use(*args))
+    room = len(weights()) + len(npz()) + 1
+    limit(client, stored_bytes=room)
+    for _ in range(3):
+        assert client.post("/v1/audits", json=submission(*pair)).status_code == 202
+    assert len(sums) == 1
+    # A limit that is lowered holds at once, and a project that is full is asked every time.
+    limit(client, stored_bytes=room - 1)
+    for _ in range(2):
+        assert_refused(client.post("/v1/audits", json=submission(*pair)), 413, "stored_bytes")
+    assert len(sums) == 3
+    limit(client, stored_bytes=room)
+    with monkeypatch.context() as later:
+        later.setattr(quotas, "_SUM_KEPT_S", 0.0)
+        assert client.post("/v1/audits", json=submission(*pair)).status_code == 202
+    assert len(sums) == 4
+    # An upload is weighed by what is there now.
+    assert_refused(upload(client, "datasets", dataset_manifest(version="2"), npz(2)), 413, "stored_bytes")
+    assert len(sums) == 5
 
 
 def test_a_refusal_advises_what_would_help(client: httpx.Client, services: Services) -> None:
