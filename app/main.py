@@ -42,7 +42,7 @@ from app.web.heads import HeadAsGet
 from app.web.housekeeping import Housekeeping, Keeping, Reaping
 from app.web.logs import configure_logs
 from app.web.middleware import BodyLimit, LoopbackGuard, RequestContext
-from app.web.periodic import PeriodicRunner
+from app.web.periodic import Hurry, PeriodicRunner
 from app.web.queries import KnownQueryOnly
 from app.web.quotas import Quotas
 from app.web.services import open_services
@@ -116,6 +116,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     services.add(Deliverer(settings, services.database))
     services.add(EventStreams(settings))
     services.add(KeyFolder.of(settings))
+    services.add(Hurry())
     metrics = Metrics(services.database, settings)
     traces = tracing.start("seatrial-api") if settings.traces else None
 
@@ -130,7 +131,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 "webhooks": lambda: deliver_due(services),
                 "housekeeping": Housekeeping(services),
                 "reaping": Reaping(services),
-            }
+            },
+            hurry=services.of(Hurry),
         )
         # On a thread of its own: what deletes files must keep no verdict waiting.
         keeping = PeriodicRunner({"keeping": Keeping(services)})

@@ -12,6 +12,7 @@ from sqlalchemy import event, select, update
 
 from app.audits import events
 from app.gates.service import judge_ended, judgement_of
+from app.web.periodic import Hurry
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.policies import Judgement
@@ -335,3 +336,21 @@ def test_a_policy_that_names_more_numbers_than_anybody_reads_is_refused(
     assert "more than 3 numbers" in told["judgement"]["headline"]
     narrow = {"name": "narrow", "rules": [named]}
     assert client.post(f"/v1/audits/{audit}/judge", json={"policy": narrow}).json()["verdict"] == "passed"
+
+
+def test_reading_an_audit_that_waits_for_its_verdict_hurries_the_one_who_judges(
+    client: httpx.Client, services: Services
+) -> None:
+    hurried = services.of(Hurry).is_asked
+    pair = upload_both(client)
+    ungated = ended(client, pair)
+    gated = submitted(client, pair, policy=PASSES)
+    for audit in (ungated, gated):
+        client.get(f"/v1/audits/{audit}")
+        assert not hurried.is_set()
+    end(services, gated)
+    client.get(f"/v1/audits/{gated}")
+    assert hurried.is_set()
+    hurried.clear()
+    assert read(client, gated)["verdict"] == "passed"
+    assert not hurried.is_set()

@@ -10,7 +10,7 @@ import pytest
 
 from app.main import create_app
 from app.web import periodic
-from app.web.periodic import PeriodicRunner
+from app.web.periodic import Hurry, PeriodicRunner
 from seatrial.store.settings import Settings
 from tests.conftest import BASE_URL, TestClient
 from tests.gates.over_http import ended, policy
@@ -55,6 +55,21 @@ def test_stopping_waits_for_the_job_in_hand() -> None:
     threading.Timer(0.05, may_end.set).start()
     working.stop()
     assert done == [True]
+
+
+def test_whoever_waits_gets_a_round_at_once_and_no_more_rounds_than_that() -> None:
+    job, hurry = Counting(), Hurry()
+    working = PeriodicRunner({"job": job}, every_s=60.0, hurry=hurry)
+    working.start()
+    eventually(lambda: len(job.calls) == 1)
+    for _ in range(10_000):
+        hurry.ask()
+    eventually(lambda: len(job.calls) >= 2)
+    began = time.monotonic()
+    working.stop()
+    assert time.monotonic() - began < 10
+    assert len(job.calls) <= 2 + (time.monotonic() - job.calls[0]) / periodic.LEAST_S
+    assert job.calls[1] - job.calls[0] >= periodic.LEAST_S
 
 
 def test_a_runner_that_never_began_can_be_stopped() -> None:
