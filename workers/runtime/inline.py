@@ -143,12 +143,14 @@ class InlineExecutor:
         """Return the records as far as a look takes them, and the stage that it lacks."""
         begun = {stage.name: stage for stage in job.stages}
         reached = {PREFLIGHT: job.records()[PREFLIGHT]}
-        while (stage := family.next_stage(job.params, StoredRecords(reached, self._store))) is not None:
+        # It reads what stages are added to: each is read once, not anew for every stage.
+        done = StoredRecords(reached, self._store)
+        while (stage := family.next_stage(job.params, done)) is not None:
             most = reach(job, stage, looks)
             if stage.name not in begun or begun[stage.name].examples < most:
-                return StoredRecords(reached, self._store), stage
+                return done, stage
             reached[stage.name] = job.records(most)[stage.name]
-        return StoredRecords(reached, self._store), None
+        return done, None
 
     def _taken(
         self,

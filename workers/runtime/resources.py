@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -80,6 +81,7 @@ class Resources:
         self.shared = SharedWork(settings.shared_work_bytes)
         self.clean = SharedWork(_CLEAN_BYTES)
         self._models: _Recent[ImageClassifier] = _Recent(_let_go)
+        self._manifests: WeakKeyDictionary[ModelRow, tuple[ModelManifest, str]] = WeakKeyDictionary()
         self._datasets: _Recent[ImageDataset] = _Recent()
         self._tables: _Recent[TableRows] = _Recent()
         self._services: _Recent[ScoringService] = _Recent(_disconnect)
@@ -94,7 +96,7 @@ class Resources:
         Raises:
             TargetError: It cannot be loaded.
         """
-        manifest = parse_manifest(ModelManifest, row.manifest)
+        manifest, told = self._manifest(row)
 
         def make() -> ImageClassifier:
             if isinstance(manifest.architecture, EndpointArchitecture):
@@ -104,7 +106,14 @@ class Resources:
 
         # By project: an endpoint's classifier holds secrets that are for its own only.
         project = row.project_id if isinstance(manifest.architecture, ServedArchitecture) else None
-        return self._models.get((project, row.digest, manifest.model_dump_json()), make)
+        return self._models.get((project, row.digest, told), make)
+
+    def _manifest(self, row: ModelRow) -> tuple[ModelManifest, str]:
+        # Searches ask for the classifier at every pass.
+        if row not in self._manifests:
+            manifest = parse_manifest(ModelManifest, row.manifest)
+            self._manifests[row] = manifest, manifest.model_dump_json()
+        return self._manifests[row]
 
     def dataset(self, row: DatasetRow, channels: int | None = None) -> ImageDataset:
         """Return the dataset of a row, its images grey (1) or in colour (3) when ``channels`` says so.
