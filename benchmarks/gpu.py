@@ -5,12 +5,12 @@
 
 First the peak: the fastest of square products of matrices in float32 (without TF32) and in bfloat16, in FLOP/s. Then,
 on the networks of :mod:`benchmarks.cases`: forward passes, forward passes with their way back, and robust accuracy
-under PGD, each in float32, and forward passes under bfloat16. A line says seconds, FLOP/s as torch counts those of a
-forward pass (``torch.utils.flop_counter``) as a share of the peak of that precision, and how far the answers are from
-the CPU's: logits by their largest relative difference, decisions by how many differ. Ends with status 1 where more
-than ``--apart`` of the decisions do, and with status 2 where there is no GPU. ``make bench-gpu`` then runs what pgd,
-certify and text_attack measure on a GPU. It was written where there was none; ``--device cpu`` holds the CPU against
-itself.
+under PGD, each in float32, that again with passes replayed as CUDA graphs, and forward passes under bfloat16. A line
+says seconds, FLOP/s as torch counts those of a forward pass (``torch.utils.flop_counter``) as a share of the peak of
+that precision, and how far the answers are from the CPU's: logits by their largest relative difference, decisions by
+how many differ. Ends with status 1 where more than ``--apart`` of the decisions do, and with status 2 where there is no
+GPU. ``make bench-gpu`` then runs what pgd, certify and text_attack measure on a GPU. It was written where there was
+none; ``--device cpu`` holds the CPU against itself.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.cases import Case, own_cases
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import robust_accuracy
+from workers.models.replaying import Replayed
 
 SIZES = (1024, 2048, 4096, 8192)
 NO_GPU = 2
@@ -89,11 +90,14 @@ def halves(case: Case, steps: int, dtype: torch.dtype) -> dict[str, tuple[Callab
         with torch.no_grad(), torch.autocast(device.type, dtype=dtype):
             return model(images).float()  # type: ignore[no-any-return]
 
+    # Nothing is recorded on a CPU: there it is the same search twice.
+    replayed = Replayed(model) if device.type == "cuda" else model
     return {
         "forward": (forward, False),
         "forward, bfloat16": (half, True),
         "gradient": (lambda: _backward(model, images, labels), False),
         f"PGD, {steps} steps": (lambda: robust_accuracy(search, model, images, labels).float()[:, None], False),
+        "the same, CUDA graphs": (lambda: robust_accuracy(search, replayed, images, labels).float()[:, None], False),
     }
 
 

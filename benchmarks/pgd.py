@@ -5,8 +5,9 @@
 
 Measures two things, each as the median ratio of paired runs that alternate with the peer's: all steps on all examples
 in the same float32 arithmetic, and robust accuracy, where examples already broken leave our batch. Then what
-channels-last memory, bfloat16 autocast and torch.compile add to ours. Without options it trains its own models on
-scikit-learn's bundled digits: a small CNN at 1x28x28, and a ResNet-20 at 3x32x32 (an eighth of the examples on a CPU).
+channels-last memory, bfloat16 autocast, torch.compile and, on a GPU, CUDA graphs add to ours. Without options it trains
+its own models on scikit-learn's bundled digits: a small CNN at 1x28x28, and a ResNet-20 at 3x32x32 (an eighth of the
+examples on a CPU).
 """
 
 import argparse
@@ -23,6 +24,7 @@ from torch import Tensor
 from benchmarks.cases import Case, add_options, given_case, own_cases, parse
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import pgd_untargeted, robust_accuracy
+from workers.models.replaying import Replayed
 
 Call = Callable[[], object]
 
@@ -109,6 +111,7 @@ class Contest:
         found: dict[str, Callable[[Tensor], Tensor] | str] = {
             "channels_last": lambda images: last(images.contiguous(memory_format=torch.channels_last)),
             "autocast bf16": autocast,
+            "CUDA graphs": Replayed(self.case.model) if kind == "cuda" else "not available: no GPU",
         }
         try:
             compiled = torch.compile(copy.deepcopy(self.case.model), dynamic=False)

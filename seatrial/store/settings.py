@@ -189,6 +189,11 @@ class Settings(BaseSettings):
         description="Let certificates be computed in bfloat16: faster on a GPU; what is certified is "
         "then the network in that arithmetic.",
     )
+    cuda_graphs: bool = Field(
+        default=False,
+        description="On a GPU, record the passes of image models as CUDA graphs and replay them: small networks take "
+        "longer to launch than to run. Needs memory for up to 16 shapes of batches.",
+    )
 
     resources: Path | None = Field(
         default=None,

@@ -22,6 +22,8 @@ SIZES = [30, 60, 125, SAMPLES]
 QUICK = {"effort": "quick"}
 HOPELESS = {"metric": "uncertainty_span.mus", "max": 0.001}
 EASY = {"metric": "uncertainty_span.clean_accuracy", "min": 0.1}
+WIDE = {"metric": "uncertainty_span.mus", "max": 2.0}
+"""As easy, and a number that failing attacks are a doubt about."""
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ def test_a_doubt_at_a_look_that_was_passed_over_keeps_a_later_one_from_passing(
         return found.model_copy(update={"flags": [doubt]}) if found.counts["n"] == 30 else found
 
     monkeypatch.setattr(InlineExecutor, "_reduce", doubting)
-    audit_id = looked_at(bench, policy(EASY))
+    audit_id = looked_at(bench, policy(WIDE))
     bench.worker().drain()
     assert ended(bench, audit_id) == SAMPLES
     assert [look["doubted"] for look in bench.check(audit_id).looks or []] == [None, None, True]

@@ -31,7 +31,7 @@ def hardware(device: str, settings: Settings) -> str:
     """Return what iterative numbers may differ by in their last digits: the GPU, or the processor and its threads."""
     precision = "" if settings.autocast == "off" else f", certificates in {settings.autocast}"
     if device != "cpu":
-        return device + precision
+        return device + (", CUDA graphs" if settings.cuda_graphs else "") + precision
     return f"{processor()}, {settings.torch_threads or os.cpu_count() or 1} threads{precision}"
 
 

@@ -102,7 +102,10 @@ class Resources:
             if isinstance(manifest.architecture, EndpointArchitecture):
                 asking = EndpointClassifier(manifest, self.settings, row.project_name)
                 return ImageEndpoint(asking, manifest, self.device)
-            return load_image_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
+            loaded = load_image_classifier(manifest, self.store.local_path(row.digest), row.format, self.device)
+            if self.settings.cuda_graphs and self.device.type == "cuda":
+                loaded.replay()
+            return loaded
 
         # By project: an endpoint's classifier holds secrets that are for its own only.
         project = row.project_id if isinstance(manifest.architecture, ServedArchitecture) else None
