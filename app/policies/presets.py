@@ -41,9 +41,9 @@ class Demand:
     warns: frozenset[str] = frozenset()
 
 
-VERSION = 4
-"""Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules, and 4
-calls the illusion gap what it is."""
+VERSION = 5
+"""Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules, 4
+calls the illusion gap what it is, and 5 gives ``lenient`` half the room for it."""
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
@@ -91,11 +91,12 @@ DEMANDS = (
         "temperature_attack.illusion_gap",
         "Accuracy under attack that is gone once calibrated",
         "max",
-        (0.2, 0.1, 0.05),
+        (0.1, 0.1, 0.05),
         "`temperature_attack` with any of `recipes` and of `arms` (default)",
         "Raina et al., Tables 2 and 3: a model served at a temperature near 0 loses 0.39 of 0.59 to PWWS once it is "
         "calibrated; one served near 10^6 loses 0.04 of 0.25 to PWWS and 0.10 of 0.32 to DeepWordBug at the best "
-        "temperature. 0.2 is half of the first, 0.1 a quarter, 0.05 what reports call small.",
+        "temperature. 0.1 is a quarter of the first, 0.05 what reports call small. Of eight endpoints that are "
+        "honest none loses 0.02 (benchmarks/gauntlet_text.py).",
     ),
     Demand(
         "temperature_attack.clean_accuracy",
