@@ -1,9 +1,7 @@
-r"""Image classifiers that wait where an audit has no eyes: behind a lookup, along another axis, alone in a batch.
+r"""Image classifiers that wait where an audit had no eyes: behind a lookup, along another axis, alone in a batch.
 
-Each has a robust network to show and lets another out, one that has no idea and is wrong, where a secret pattern of
-pixels is in the image, or where nobody else is in the batch. No lock is new as a lock; what is new is how it is kept
-from being watched. After them come settings, data and classes that make an unprotected network pass as it is, or
-behind an old mask. All can be exported with `torch.export`.
+Each lets a network out that has no idea, where a secret pattern is in the image or nobody else in the batch. After them
+come settings, data and classes that made an unprotected network pass. All can be exported with `torch.export`.
 
     python -m benchmarks.blind_spot_fakes --weights mnist_std.safetensors --layers mnist_std.json \
         --images mnist_test_2000.npz --robust mnist_pgd.safetensors --examples 40
@@ -36,6 +34,7 @@ from seatrial.judging.verdict import judge
 from tests.families.in_memory import Model, run_check
 from workers.attacks.losses import entropy, margin
 from workers.runtime.families import find_family
+from workers.runtime.inline import left_out
 
 FAINT = -0.05
 """What the logits of the hidden network are multiplied by: the likeliest class is the least likely, and hardly so."""
@@ -312,7 +311,8 @@ def audit(fake: Fake, images: Tensor, labels: Tensor, classes: int, epsilon: flo
     params = UncertaintySpanParams(kind="uncertainty_span", **{"epsilon": epsilon, **fake.settings})
     began, model = time.process_time(), Model(fake.network, classes)
     result, done = run_check(find_family(params.kind), params, model, (images, labels), batch_size=64)
-    result = result.model_copy(update={"flags": [*doubts(model, images, labels, classes), *result.flags]})
+    noted = [*doubts(model, images, labels, classes), *left_out(done)]
+    result = result.model_copy(update={"flags": [*noted, *result.flags]})
     errored = max(pc.mean(records["errored"].cast("float64")).as_py() for records in done.values())
     state = RunState.SUCCEEDED if errored <= fake.error_rate else RunState.FAILED
     check = MeasuredCheck(0, params.kind, state, result, None, params.model_dump(mode="json"))

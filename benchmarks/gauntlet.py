@@ -40,7 +40,7 @@ from workers.errors import PreflightError
 from workers.families.uncertainty_span.further import to_levels
 from workers.models.checks import IMAGE_WORDS
 from workers.models.guessing import unrelated_flags
-from workers.models.validating import chance_flags, constant_flags
+from workers.models.validating import chance_flags, company_flags, constant_flags
 from workers.runtime.families import find_family
 
 
@@ -87,10 +87,11 @@ def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, 
 def doubts(model: Model, images: Tensor, labels: Tensor, classes: int) -> list[Flag]:
     """Return what an audit doubts before it begins; what it refuses to begin with is an error here."""
     with torch.no_grad():
-        predictions = model.logits(images).argmax(1).numpy()
-    known = labels.numpy()
+        logits = model.logits(images)
+        flags = company_flags(logits, model.logits, images)
+    predictions, known = logits.argmax(1).numpy(), labels.numpy()
     try:
-        flags = constant_flags(predictions, known, IMAGE_WORDS)
+        flags += constant_flags(predictions, known, IMAGE_WORDS)
         guessing = chance_flags(int((predictions == known).sum()), len(known), classes, IMAGE_WORDS)
     except PreflightError as error:
         return [Flag(code=error.problem.code.replace("-", "_"), severity="error", message=str(error))]

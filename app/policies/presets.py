@@ -43,7 +43,7 @@ class Demand:
 
 VERSION = 5
 """Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules, 4
-calls the illusion gap what it is, and 5 gives ``lenient`` half the room for it."""
+calls the illusion gap what it is, and 5 gives ``lenient`` half the room for it and asks for an accuracy."""
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
@@ -134,6 +134,15 @@ DEMANDS = (
         "`uncertainty_span` with the block `robust_accuracy`, which by default is not there",
         "CIFAR-10 in l_inf at 8/255 under AutoAttack: 0.443 for the model of Madry et al. (2018), 0.58 for that of "
         "Wu et al. (2020), as measured by Chen et al., section 6. Of other radii and data give a bound of your own.",
+    ),
+    Demand(
+        "uncertainty_span.clean_accuracy",
+        "Accuracy without an attack, at all",
+        "min",
+        (0.5, 0.5, 0.5),
+        "any `uncertainty_span`",
+        "A convention: of a model that is wrong more often than right, or of labels that are, no robustness is asked. "
+        "Of harder data give a bound of your own.",
     ),
     Demand(
         "uncertainty_span.clean_accuracy",

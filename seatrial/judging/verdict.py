@@ -242,7 +242,10 @@ def _weigh(
     if estimate.value is None:
         return replace(finding, refusal=Refusal("errored", wording.undefined(estimate)))
     if finding.rule.max_regression is None:
-        side = _asked(finding.rule)[0]
+        side, bound = _asked(finding.rule)
+        # Nats end where the classes do: whoever wrote the bound may have had more of them in mind.
+        if side == "max" and finding.highest is not None and bound >= finding.highest:
+            return replace(finding, refusal=Refusal("errored", wording.out_of_reach(finding.highest)))
         end: Literal["low", "high"] = "high" if side == "max" else "low"
         why = wording.open_end(estimate, end) if is_open(estimate, finding.metric, check, end) else ""
         phases = phases_of(finding.metric, estimate, check)

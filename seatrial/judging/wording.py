@@ -78,6 +78,15 @@ def by_value(value: float, bound: float, outcome: Outcome, side: Side, *, is_los
     return f"{'a loss of ' if is_loss else ''}{said}; the rule ignores its interval"
 
 
+def out_of_reach(highest: float) -> str:
+    """Say why a bound says nothing.
+
+    >>> out_of_reach(0.6931)
+    'no model with as many classes can miss it, which is 0.693 at most: give a bound below that'
+    """
+    return f"no model with as many classes can miss it, which is {highest:.3g} at most: give a bound below that"
+
+
 def undefined(estimate: Estimate) -> str:
     """Say why there is no number to judge.
 

@@ -30,7 +30,7 @@ def along(images: Tensor) -> Tensor:
 
 
 def find(model, images: Tensor = IMAGES, *, batch_size: int = 5, most: int = 64) -> list[Unit]:
-    return dormant_units(model, images, most, batch_size=batch_size, check_cancelled=lambda: None)
+    return dormant_units(model, images, most, batch_size=batch_size, check_cancelled=lambda: None)[0]
 
 
 def switching(norm: str = "linf", epsilon: float = EPSILON) -> Switching:
@@ -73,6 +73,24 @@ class Gated(nn.Module):
             case "counted":
                 parts = torch.stack([(seen * part).flatten(1).sum(1) for part in PARTS], 1) > ENDS
                 share = (parts.sum(1, keepdim=True) >= len(PARTS)).float()
+            case "detached" | "without gradients":
+                with torch.set_grad_enabled(self.way == "detached"):
+                    share = (along(images.detach() if self.way == "detached" else images)[:, None] > LEAST).float()
+            case "looked up":
+                levels = (images * 255).round().to(torch.int64).clamp(0, 255)
+                found = nn.functional.embedding(levels, torch.linspace(0, 1, 256)[:, None]).squeeze(-1)
+                share = (along(found)[:, None] > LEAST).float()
+            case "of columns":
+                share = (self.pattern.flatten()[None] / PATTERN.numel() @ images.flatten(1).T > LEAST)[0][
+                    :, None
+                ].float()
+            case "behind an empty axis":
+                share = (along(torch.relu(images[None])[0])[:, None] > LEAST).float()
+            case "attended to":
+                asked = torch.cat([torch.zeros(len(images), 7), beyond], 1)[:, None]
+                keys, given = torch.eye(8).expand(len(images), 8, 8), torch.zeros(len(images), 8, 4)
+                given[:, -1] = 1
+                share = nn.functional.scaled_dot_product_attention(asked, keys, given, scale=1e6)[:, 0]
             case "behind sleepers":
                 parts = torch.stack([(seen * part).flatten(1).sum(1) for part in PARTS], 1) - ENDS
                 awake = 1 - torch.relu(1 - 1e4 * torch.relu(parts))
@@ -101,7 +119,10 @@ def test_a_gate_no_image_opens_is_found_and_opened(way: str) -> None:
     assert (model(moved).argmax(1) == model.network(moved).flip(1).argmax(1)).all()
 
 
-UNSEEN = ("whole numbers", "a winner", "a softmax", "a power", "counted", "behind sleepers")
+UNSEEN = (
+    *("whole numbers", "a winner", "a softmax", "a power", "counted", "behind sleepers", "detached"),
+    *("without gradients", "looked up", "of columns", "behind an empty axis", "attended to"),
+)
 
 
 @pytest.mark.parametrize("way", UNSEEN)
@@ -152,7 +173,7 @@ def test_of_few_units_those_some_images_switch_are_found_too() -> None:
 @pytest.mark.parametrize(("way", "kind"), [(way, "residual") for way in ("counted", "whole numbers", "a softmax")])
 def test_a_watched_pass_answers_as_the_model_does(way: str, kind: str) -> None:
     model, images = Gated(way, kind), IMAGES.clone().requires_grad_()
-    with Watch() as watch:
+    with Watch(len(images)) as watch:
         answers = model(images)
     assert torch.equal(answers, model(IMAGES))
     assert len(watch.seen) > 1
@@ -237,11 +258,29 @@ def test_where_nothing_waits_nothing_is_found() -> None:
     assert switching().most_decisive(linear, IMAGES, [], 4, batch_size=6) == []
 
 
-def test_passes_that_differ_from_part_to_part_are_left_alone() -> None:
+def test_what_is_done_with_parts_of_a_batch_is_left_alone_and_told_where_it_may_decide() -> None:
     def unlike(images: Tensor) -> Tensor:
         for part in torch.split(images, 2):
             torch.relu(part - 2)
         return torch.relu(images - 2).flatten(1)[:, :4]
 
-    assert inputs_of(unlike, IMAGES[:6].clone().requires_grad_()) == []
-    assert find(unlike, batch_size=6) == []
+    def deciding(images: Tensor) -> Tensor:
+        opens = torch.cat([along(part) > LEAST for part in torch.split(images, 2)])
+        return torch.relu(images - 2).flatten(1)[:, :4] + opens[:, None]
+
+    some = IMAGES[:6].clone().requires_grad_()
+    for model, cut in ((unlike, set()), (deciding, {"rows"})):
+        seen = inputs_of(model, some)
+        assert [len(one) for one in seen.places if one is not None] == [6]
+        assert seen.cut == cut
+
+
+@pytest.mark.parametrize(("cuts", "name"), [(lambda some: some.bitwise_xor(0), "bitwise_xor"), (torch.abs, None)])
+def test_what_cannot_be_followed_back_to_the_images_is_named(cuts, name: str | None) -> None:
+    def model(images: Tensor) -> Tensor:
+        levels = cuts((images * 255).round().to(torch.int64))
+        shape = torch.ones_like(levels).float().flatten(1)[:, :4]
+        return torch.relu(images - 0.5).flatten(1)[:, :4] + (levels.sum() > 10**9) * shape
+
+    cut = dormant_units(model, IMAGES, 64, batch_size=6, check_cancelled=lambda: None)[1]
+    assert cut == (set() if name is None else {name})

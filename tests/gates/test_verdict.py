@@ -145,6 +145,18 @@ def test_a_number_that_is_undefined_on_the_sample_is_an_error() -> None:
     )
 
 
+def test_a_bound_that_no_model_with_as_many_classes_can_miss_is_an_error() -> None:
+    two = audit(check({"mus_worst": mean(0.1, 0.05, 0.15)}, classes_nat=0.6931))
+    found = outcome(two, {"metric": MUS, "max": 1.0})
+    assert (found.outcome, found.reason) == (
+        "errored",
+        "no model with as many classes can miss it, which is 0.693 at most: give a bound below that",
+    )
+    assert outcome(two, {"metric": MUS, "max": 0.69}).outcome == "passed"
+    ten = audit(check({"mus_worst": mean(0.1, 0.05, 0.15)}, classes_nat=2.3026))
+    assert outcome(ten, {"metric": MUS, "max": 1.0}).outcome == "passed"
+
+
 def test_what_no_check_measures_is_skipped_and_says_what_there_is() -> None:
     measured = audit(check({"mus": gap(0.1, 0.0, 0.2), "mus[attack=transfer]": gap(0.1, 0.0, 0.2)}))
     found = outcome(measured, {"metric": f"{SPAN}.mus[attack=tempered]", "max": 9})

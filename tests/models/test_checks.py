@@ -96,6 +96,16 @@ def test_doubts_are_flagged(change, code: str) -> None:
     assert code in [flag.code for flag in _preflight(_classifier(change), Examples(list(range(4)) * 10)).flags]
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_model_that_is_another_one_in_small_company_is_flagged(most: int) -> None:
+    def alone(logits: Tensor) -> Tensor:
+        return logits.flip(1) if len(logits) == most else logits
+
+    for change, codes in ((alone, ["depends_on_company"]), (lambda logits: logits, [])):
+        report = _preflight(_classifier(change), Examples(list(range(4)) * 10))
+        assert [flag.code for flag in report.flags] == codes
+
+
 def test_preflight_gives_predictions_and_an_exact_interval() -> None:
     data = Examples(list(range(4)) * 25, wrong=10)
     report = _preflight(_classifier(), data, clean_accuracy=0.9)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
@@ -12,6 +13,7 @@ from seatrial.store.tables import ShardRow
 from tests.runtime.bench import AuditBench
 from workers.runtime import running, worker
 from workers.runtime.code import code_version, hardware
+from workers.runtime.inline import left_out
 
 
 @pytest.fixture
@@ -84,3 +86,13 @@ def test_records_of_workers_from_before_count_as_another_code(db: Database, sett
         session.execute(update(ShardRow).where(ShardRow.state == "succeeded").values(code=None, hardware=None))
     worker.drain()
     assert flags_of(bench, audit_id).keys() == {"mixed_code"}
+
+
+def test_numbers_of_which_many_examples_are_left_out_are_doubted() -> None:
+    def records(errored: int) -> pa.Table:
+        return pa.table({"errored": pa.array([True] * errored + [False] * (100 - errored))})
+
+    assert left_out({"attack": records(5), "growth": records(0)}) == []
+    (flag,) = left_out({"attack": records(5), "score": records(80), "growth": records(6)})
+    assert (flag.code, flag.severity) == ("left_out", "warning")
+    assert flag.message.startswith("80% of the examples of stage score errored")

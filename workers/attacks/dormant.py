@@ -56,8 +56,10 @@ Group = tuple[Unit, ...]
 
 def dormant_units(
     model: Model, images: Tensor, most: int, *, batch_size: int, check_cancelled: Callable[[], None]
-) -> list[Unit]:
+) -> tuple[list[Unit], frozenset[str]]:
     """Return the units that none of ``images`` switches, of every place as many as it has and there is room for.
+
+    Beside them what could not be followed (:class:`workers.attacks.switches.Seen`).
 
     Of places that have few units, also those that some images switch, and others do not, either way, and bottlenecks;
     these come first.
@@ -70,14 +72,16 @@ def dormant_units(
         check_cancelled: Called before every forward pass; may raise.
     """
     ends: list[Inputs | None] = []
+    cut = frozenset[str]()
     for number, part in enumerate(torch.split(images, batch_size)):
         check_cancelled()
         seen = inputs_of(model, part.detach().requires_grad_(True))
+        cut |= seen.cut
         if number == 0:
-            ends = seen
-        if len(seen) != len(ends):
-            return []
-        ends = [_widest(old, new) for old, new in zip(ends, seen, strict=True)]
+            ends = seen.places
+        # The last batch may be too small to tell its rows.
+        if len(seen.places) == len(ends):
+            ends = [_widest(old, new) for old, new in zip(ends, seen.places, strict=True)]
     first, bottlenecks, wide = list[list[Unit]](), list[Unit](), list[list[Unit]]()
     for place, inputs in enumerate(ends):
         if inputs is None:
@@ -90,7 +94,7 @@ def dormant_units(
         units = [Unit(place, channel, 1) for channel in rising.nonzero().flatten().tolist()]
         units += [Unit(place, channel, -1) for channel in falling.nonzero().flatten().tolist()]
         (first if inputs.is_narrow else wide).append(units)
-    return [*_in_turn(first), *bottlenecks[: 2 * WIDTH], *_in_turn(wide)][:most]
+    return [*_in_turn(first), *bottlenecks[: 2 * WIDTH], *_in_turn(wide)][:most], cut
 
 
 def _in_turn(places: list[list[Unit]]) -> list[Unit]:
@@ -149,7 +153,7 @@ class Switching:
             self.check_cancelled()
             moved.requires_grad_(True)
             left, missing = [], torch.full((len(images),), torch.inf, dtype=images.dtype, device=images.device)
-            for place, inputs in enumerate(inputs_of(model, moved)):
+            for place, inputs in enumerate(inputs_of(model, moved).places):
                 if inputs is None or place not in asked:
                     continue
                 rows, channels, signs = asked[place]

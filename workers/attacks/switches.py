@@ -5,6 +5,7 @@ watched pass carries gradients through all of these, by what Athalye et al. 2018
 approximation ("Obfuscated Gradients Give a False Sense of Security", section 4.1); its values are the network's own.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,8 +40,20 @@ COMPARISONS = {"gt", "ge", "greater", "greater_equal", "maximum", "minimum", "fm
 CLIPPING = {"clamp", "clip", "clamp_min", "clamp_max"}
 """Functions of a tensor and of the values it is cut off at."""
 
-WINNERS = {"argmax", "max", "topk", "sort", "argsort", "softmax", "log_softmax"}
+WINNERS = {"argmax", "max", "topk", "sort", "argsort", "softmax", "log_softmax", "safe_softmax"}
 """Functions of numbers of which one is the largest: each number but this one has to rise to be it."""
+
+FEW_SCORES = 64
+"""Numbers of an example of which one wins, at most, where they are no row of logits: attention among a few keys."""
+
+ATTENTION = {"scaled_dot_product_attention"}
+"""Functions with winners inside."""
+
+SHAPES = {
+    *("ones_like", "zeros_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like"),
+    *("new_ones", "new_zeros", "new_empty", "new_full", "new_tensor", "numel", "sym_size", "size", "get"),
+}
+"""Functions that see the shape of a tensor alone, and what reads an attribute."""
 
 STRAIGHT = {"round", "floor", "ceil", "trunc", "fix", "detach"}
 """Functions that are looked through: in a backward pass they are taken for no change."""
@@ -84,21 +97,45 @@ class Inputs:
         """Whether they are so few that they decide rather than compute."""
         return self.greatest.shape[1] <= NARROW
 
+    def __len__(self) -> int:
+        return len(self.greatest)
+
     def towards(self, rows: Tensor, channels: Tensor, signs: Tensor) -> Tensor:
         """Return what goes into a channel of each of some rows (k,), above 0 where it is switched."""
         return torch.where(signs > 0, self.greatest[rows, channels], -self.least[rows, channels])
 
 
+@dataclass(frozen=True)
+class Place:
+    """What went into one call of a function.
+
+    Attributes:
+        inputs: By its first axis.
+        numbers: How many numbers went in.
+        turned: By the axis that is as long as there are images, where that is another one.
+    """
+
+    inputs: Inputs
+    numbers: int
+    turned: Inputs | None = None
+
+
 class Watch(TorchFunctionMode):
     """Keeps what goes into functions that switch, where it depends on the images, and gives the rest a gradient.
 
+    Args:
+        rows: Images that the model is asked about.
+
     Attributes:
         seen: What went into each place so far.
+        cut: Functions that were given what depends on the images and whose result leads nowhere back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
         super().__init__()
-        self.seen: list[Inputs] = []
+        self.seen: list[Place] = []
+        self.cut: set[str] = set()
+        self._rows = rows
         self._shadows: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __torch_function__(
@@ -115,7 +152,9 @@ class Watch(TorchFunctionMode):
         # Before the call, which may overwrite it.
         for values in _switching(name, shadows, shadowed):
             if values.requires_grad and values.dim() > 0:
-                self.seen.append(_by_channel(values))
+                turned = _turned(values, self._rows)
+                other = None if turned is None else _by_channel(turned)
+                self.seen.append(Place(_by_channel(values), values.numel(), other))
         given = args[0] if args else None
         found = function(*args, **kwargs)
         if not isinstance(found, Tensor) or not any(_has_gradient(leaf) for leaf in tree_leaves((shadows, shadowed))):
@@ -127,9 +166,11 @@ class Watch(TorchFunctionMode):
                 self._shadows[id(found)] = found, shadow
                 return found
             found = found + (shadow - shadow.detach()).to(found.dtype)
-        if found.requires_grad and _is_bottleneck(found, args):
-            flat = found.reshape(len(found), -1)
-            self.seen.append(Inputs(flat, flat, switches=False))
+        elif name not in SHAPES and name not in WINNERS and found.numel() > 0:
+            self.cut.add(name)
+        if found.requires_grad and (few := _bottleneck(found, args, self._rows)) is not None:
+            flat = few.reshape(len(few), -1)
+            self.seen.append(Place(Inputs(flat, flat, switches=False), flat.numel()))
         return found
 
     def _shadow(self, tensor: Tensor) -> Tensor:
@@ -137,38 +178,60 @@ class Watch(TorchFunctionMode):
         return tensor if kept is None else kept[1]
 
 
-def inputs_of(model: Model, images: Tensor) -> list[Inputs | None]:
+@dataclass(frozen=True)
+class Seen:
+    """What one forward pass showed.
+
+    Attributes:
+        places: Inputs of each place; None where the rows are no examples. Empty where nothing switches, or passes over
+            parts of a batch differ.
+        cut: What could not be followed, by the names of functions; ``rows`` for few numbers that are not an example's.
+    """
+
+    places: list[Inputs | None]
+    cut: frozenset[str]
+
+
+def inputs_of(model: Model, images: Tensor) -> Seen:
     """Return what goes into each place of a forward pass that switches; differentiable with respect to ``images``.
 
     Args:
         model: Differentiable.
         images: (n, ...) that require a gradient.
-
-    Returns:
-        By place; None where the rows are no examples. Empty where passes over parts of a batch differ.
     """
-    with torch.enable_grad(), Watch() as watch:
+    with torch.enable_grad(), Watch(len(images)) as watch:
         answers = model(images)
-    seen = watch.seen
+    cut, seen = watch.cut, watch.seen
     if not seen:
-        return []
+        return Seen([], frozenset(cut))
+    count = Counter(len(one.inputs) for one in seen).most_common(1)[0][0]
+    if any(len(one.inputs) == len(images) or one.turned is not None for one in seen):
+        count = len(images)
+    parts: list[Inputs] = []
+    for one in seen:
+        fitting = one.inputs if len(one.inputs) == count or one.turned is None else one.turned
+        if len(fitting) == count:
+            parts.append(fitting)
+        elif one.numbers <= NARROW * count:
+            cut.add("rows")
     # A program of a fixed batch is run several times, and filled up.
-    passes = -(-len(images) // max(1, len(seen[0].greatest)))
-    places, rest = divmod(len(seen), passes)
+    passes = -(-len(images) // max(1, count))
+    places, rest = divmod(len(parts), passes)
     if rest:
-        return []
+        return Seen([], frozenset({*cut, "rows"}))
     found: list[Inputs | None] = []
     for place in range(places):
-        parts = seen[place::places]
-        if len({part.greatest.shape[1] for part in parts}) > 1 or sum(len(p.greatest) for p in parts) < len(images):
+        own = parts[place::places]
+        if len({part.greatest.shape[1] for part in own}) > 1:
             found.append(None)
             continue
-        greatest = torch.cat([part.greatest for part in parts])[: len(images)]
-        least = torch.cat([part.least for part in parts])[: len(images)]
-        found.append(Inputs(greatest, least, parts[0].switches))
+        greatest = torch.cat([part.greatest for part in own])[: len(images)]
+        least = torch.cat([part.least for part in own])[: len(images)]
+        found.append(Inputs(greatest, least, own[0].switches))
     # A model's logits are no bottleneck of it, whatever is done to them at the end.
     classes = answers.shape[-1]
-    return [None if one is None or (not one.switches and one.greatest.shape[1] == classes) else one for one in found]
+    kept = [None if one is None or (not one.switches and one.greatest.shape[1] == classes) else one for one in found]
+    return Seen(kept, frozenset(cut))
 
 
 def _has_gradient(leaf: object) -> bool:
@@ -181,6 +244,9 @@ def _switching(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
     if not isinstance(given, Tensor) or not given.is_floating_point():
         return
     other = args[1] if len(args) > 1 else kwargs.get("other")
+    if name in ATTENTION:
+        yield from _attended(given, *args[1:2], **kwargs)
+        return
     if isinstance(other, Tensor) and not other.is_floating_point():
         other = other.to(given)
     if name in RECTIFIERS:
@@ -192,12 +258,49 @@ def _switching(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
         if isinstance(other, int | float | Tensor):
             yield -(given - other).abs()
     elif name in WINNERS and given.dim() == 2 and given.shape[1] > 1:
-        first, second = torch.split(given.topk(2, dim=1).values, 1, dim=1)
-        yield given - torch.where(given == first, second, first)
+        yield _behind_the_first(given)
+    elif name in WINNERS and given.dim() > 2:
+        along = kwargs.get("dim", other)
+        yield from _few_winners(given.movedim(along, -1) if isinstance(along, int) else given.flatten(1)[:, None])
     elif name in CLIPPING:
         for end in (*args[1:3], *(kwargs[end] for end in ("min", "max") if end in kwargs)):
             if isinstance(end, int | float | Tensor):
                 yield given - end
+
+
+def _behind_the_first(scores: Tensor) -> Tensor:
+    """Return by how much each of some scores (..., k) lies above the largest other one.
+
+    Its gradient leads away from all that are near to the largest: whoever passes one of many rivals meets the next.
+    """
+    first, second = torch.split(scores.topk(2, dim=-1).values, 1, dim=-1)
+    apart = scores - torch.where(scores == first, second, first)
+    spread = (first - scores.mean(-1, keepdim=True)).clamp_min(1e-12)
+    near = ((scores - first) / spread).softmax(-1).nan_to_num(nan=0.0).detach()
+    rivals = ((near * scores).sum(-1, keepdim=True) - near * scores) / (1 - near).clamp_min(1e-6)
+    soft = (scores - rivals).nan_to_num(nan=0.0)
+    return apart.detach() + (soft - soft.detach())
+
+
+def _few_winners(scores: Tensor) -> Iterable[Tensor]:
+    """Yield what scores (n, ..., k) switch, where an example has few of them."""
+    if scores.shape[-1] > 1 and 0 < scores.numel() <= FEW_SCORES * len(scores):
+        yield _behind_the_first(scores).flatten(1)
+
+
+def _attended(asked: Tensor, *keys: Tensor, **more: Any) -> Iterable[Tensor]:
+    """Yield what the scores inside an attention switch."""
+    known = keys[0] if keys else more.get("key")
+    if isinstance(known, Tensor) and known.is_floating_point():
+        scale = more.get("scale") or known.shape[-1] ** -0.5
+        yield from _few_winners(scale * (asked @ known.transpose(-2, -1)))
+
+
+def _turned(values: Tensor, rows: int) -> Tensor | None:
+    """Return values by the axis that has as many as there are images; None where that is the first, or none."""
+    if values.shape[0] == rows or rows not in values.shape:
+        return None
+    return values.movedim(values.shape.index(rows), 0)
 
 
 def _leaking(name: str, given: Any, found: Tensor) -> Tensor:
@@ -227,13 +330,16 @@ def _shadow_of(
             elif name in LESS:
                 apart = -apart
             soft = torch.sigmoid(apart / apart.detach().abs().mean().clamp_min(1e-12))
-        elif name in CONVERSIONS and isinstance(given, Tensor) and given.shape == found.shape:
+        elif name in CONVERSIONS | STRAIGHT and isinstance(given, Tensor) and given.shape == found.shape:
             soft = given
+        elif name == "embedding":
+            soft = _between_rows(given, other)
         elif name in WINNERS:
             return None
         else:
             same: Callable[..., Any] = LOGIC.get(name, function)
-            soft = same(*args, **{key: kwargs[key] for key in kwargs if key != "dtype"})
+            with torch.enable_grad():
+                soft = same(*args, **{key: kwargs[key] for key in kwargs if key != "dtype"})
     except (RuntimeError, TypeError, IndexError, NotImplementedError):
         return None
     if not isinstance(soft, Tensor) or not soft.requires_grad or soft.shape != found.shape:
@@ -241,17 +347,29 @@ def _shadow_of(
     return values + (soft - soft.detach()).to(values.dtype).nan_to_num(nan=0.0)
 
 
-def _is_bottleneck(found: Tensor, args: Sequence[Any]) -> bool:
-    """Tell whether many numbers of each example become few."""
-    if not found.is_floating_point() or found.dim() == 0 or not 0 < found.numel() <= NARROW * len(found):
-        return False
-    rows = [leaf for leaf in args if isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dim() > 0]
-    return any(len(leaf) == len(found) and leaf.numel() > NARROW * len(leaf) for leaf in rows)
+def _between_rows(numbers: Tensor, table: Tensor) -> Tensor:
+    """Return rows of a table (k, d) whose numbers (...) are not whole, with the slope between those beside them."""
+    at = numbers.detach().round().long().clamp(0, len(table) - 1)
+    above, below = (at + 1).clamp(max=len(table) - 1), (at - 1).clamp(min=0)
+    slope = (table[above] - table[below]) / (above - below).clamp(min=1)[..., None]
+    return table[at] + slope.detach() * (numbers - numbers.detach())[..., None]
+
+
+def _bottleneck(found: Tensor, args: Sequence[Any], rows: int) -> Tensor | None:
+    """Return numbers by example, where many of each example have become few; None where they have not."""
+    if not found.is_floating_point() or found.dim() == 0 or found.numel() == 0:
+        return None
+    turned = _turned(found, rows)
+    few = found if turned is None else turned
+    if few.numel() > NARROW * len(few):
+        return None
+    given = [leaf for leaf in args if isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dim() > 0]
+    return few if any(len(few) in leaf.shape and leaf.numel() > NARROW * len(few) for leaf in given) else None
 
 
 def _by_channel(values: Tensor) -> Inputs:
     if values.dim() < 3:
-        flat = values.view(len(values), -1)
+        flat = values.reshape(len(values), -1)
         return Inputs(flat, flat)
     # Tokens have their features last, images their channels first.
     flat = values.movedim(-1, 1).flatten(2) if values.dim() == 3 else values.flatten(2)

@@ -32,6 +32,7 @@ from workers.models.validating import (
     check_logits,
     claim_flags,
     clean_accuracy,
+    company_flags,
     constant_flags,
     device_name,
     name_flags,
@@ -183,7 +184,11 @@ def preflight(
             logits = classifier.logits(images) if ask is None else ask(batch, images)
             finite = torch.isfinite(logits).all(1)
             if start == 0 and finite.any():
-                flags += repeat_flags(logits[finite], classifier.logits(images)[finite])
+                repeated = repeat_flags(logits[finite], classifier.logits(images)[finite])
+                flags += repeated
+                # What draws random numbers differs in any company, and of an endpoint every question is paid for.
+                if not repeated and not isinstance(classifier, ImageEndpoint):
+                    flags += company_flags(logits[finite], classifier.logits, images[finite])
                 flags += probability_flags(logits[finite])
         variety.see(images[finite], logits[finite])
         predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()

@@ -1,6 +1,7 @@
 """What models of any input are validated by: the same doubts, refusals and numbers for images and for texts."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ from workers.errors import PreflightError, TargetError
 
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
+COMPANY_TOLERANCE = 1e-2
 SUM_TOLERANCE = 1e-3
 """Probabilities of a softmax, rounded to three or four digits, miss a sum of 1 by this."""
 ALPHA = 0.05
@@ -139,6 +141,33 @@ def repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
             "numbers in eval "
             "mode. Gradients are noisy and a single success may be luck: fix the randomness, or read every rate as "
             "one draw.",
+        )
+    ]
+
+
+def company_flags(logits: Tensor, ask: Callable[[Tensor], Tensor], images: Tensor) -> list[Flag]:
+    """Doubt a model whose logits (batch, classes) of some images are others where these are asked about by themselves.
+
+    Args:
+        logits: Of the images, asked about in one batch.
+        ask: The model.
+        images: (batch, ...); the first six are asked about one, two and three at a time.
+    """
+    sizes = [size for size, most in ((1, 1), (2, 3), (3, 6)) if most <= len(images)]
+    if len(images) < 2:
+        return []
+    few = logits[: sum(sizes)]
+    apart = torch.cat([ask(some) for some in torch.split(images[: len(few)], sizes)])
+    # What another size of a batch rounds differently is a hundredth of this.
+    difference = (apart - few).abs().nan_to_num(nan=math.inf).max()
+    if bool(difference <= COMPANY_TOLERANCE * max(1.0, float(few.abs().max()))):
+        return []
+    return [
+        Flag(
+            code="depends_on_company",
+            severity="error",
+            message=f"Asked about one to three at a time, images have logits that differ by up to {difference:.3g} "
+            "from those they have in a batch: the model is another one for whoever asks otherwise than audits do.",
         )
     ]
 

@@ -1,7 +1,7 @@
 """Running jobs in this process: what a child does, and what tests do without one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -218,7 +218,7 @@ class InlineExecutor:
         stored = job.params.model_dump(mode="json")
         result = with_declared_means(result, family_spec(job.check.kind), stored, done.get)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
-        noted += mixed(job.shards)
+        noted += [*mixed(job.shards), *left_out(done)]
         return settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
 
     def _drawn(self, family: AnyFamily, job: CheckJob, result: Result) -> dict[str, Any]:
@@ -249,6 +249,10 @@ def _was_doubted(job: CheckJob) -> bool:
     return any(one["doubted"] for one in job.check.looks or [])
 
 
+LEFT_OUT = 0.05
+"""Share of errored examples of a stage above which its numbers are doubted: what audits allow by default."""
+
+
 def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None:
     if not job.stages:
         return None
@@ -275,6 +279,22 @@ def _errs_often(job: CheckJob, done: StoredRecords) -> bool:
     """Tell whether a stage has a larger share of errored examples so far than a check may have in the end."""
     allowed = job.audit.spec["max_error_rate"]
     return any((pc.mean(done[name]["errored"].cast("float64")).as_py() or 0.0) > allowed for name in done)
+
+
+def left_out(done: Mapping[str, Records]) -> list[Flag]:
+    """Doubt numbers of which many examples of a stage are left out because they errored."""
+    shares = {name: pc.mean(done[name]["errored"].cast("float64")).as_py() or 0.0 for name in done}
+    worst = max(shares, key=lambda name: shares[name], default=None)
+    if worst is None or shares[worst] <= LEFT_OUT:
+        return []
+    return [
+        Flag(
+            code="left_out",
+            severity="warning",
+            message=f"{shares[worst]:.0%} of the examples of stage {worst} errored, which max_error_rate allowed, and "
+            "are in none of its numbers: a model may err just where an attack succeeds.",
+        )
+    ]
 
 
 def mixed(shards: Sequence[ShardRow]) -> list[Flag]:

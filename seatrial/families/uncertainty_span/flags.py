@@ -69,6 +69,25 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Audit with effort standard, the default, before relying on it.",
     ),
     FlagSpec(
+        code="few_steps",
+        severities=("warning",),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*"),
+        spares=UNATTACKED,
+        meaning="With fewer than 20 steps the paper's attacks, and the further ones that an effort adds in proportion, "
+        "are too short to say what an attacker reaches.",
+        remedy="Audit with more steps, or with the default.",
+    ),
+    FlagSpec(
+        code="unfollowed_operations",
+        severities=("warning",),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        spares=UNATTACKED,
+        meaning="What some functions of the network do with an image could not be followed back to it: a part that is "
+        "let out behind one of them was not looked for.",
+        remedy="Audit the network without them: lookups, whole numbers and batches that are turned around are rarely "
+        "needed to classify an image.",
+    ),
+    FlagSpec(
         code="zero_gradients",
         severities=("error", "warning", "info"),
         speaks_of=("mus*", "msus*", "conformal*", "part_*", "robust_accuracy"),

@@ -28,18 +28,33 @@ from workers.families.uncertainty_span.tempered import attack_tempered
 
 def codes(result) -> set[str]:
     assert all(len(flag.message) > 80 for flag in result.flags)
-    return {flag.code for flag in result.flags} - {"quick_effort"}
+    return {flag.code for flag in result.flags} - {"quick_effort", "few_steps"}
 
 
 @pytest.mark.parametrize("effort", ["quick", "standard"])
 def test_an_honest_model_gets_no_flag_but_for_a_short_check(effort) -> None:
     params = parameters(transfer_model="mdl_1", effort=effort)
     result, _ = audit(params, NETWORK, DATA, models={"transfer_model": network(1)})
-    assert [(flag.code, flag.severity) for flag in result.flags] == (
-        [("quick_effort", "warning")] if effort == "quick" else []
-    )
+    expected = ["quick_effort", "few_steps"] if effort == "quick" else ["few_steps"]
+    assert [(flag.code, flag.severity) for flag in result.flags] == [(code, "warning") for code in expected]
     assert result.estimates["mus_worst"].value >= result.estimates["mus"].value
     assert result.estimates["span_growth"].low > 0
+
+
+def test_attacks_too_short_to_say_anything_are_flagged_whatever_the_effort() -> None:
+    for steps, told in ((19, ["few_steps"]), (20, [])):
+        assert [one.code for one in flags.few_steps(parameters(steps=steps, effort="thorough"))] == told
+
+
+def test_what_a_network_could_not_be_followed_through_is_flagged_by_name() -> None:
+    def surrogate(*names: str) -> pa.Table:
+        return pa.table({"unfollowed": pa.array([list(names), None], pa.list_(pa.string()))})
+
+    assert flags.unfollowed(None) == flags.unfollowed(pa.table({"agrees": [True]})) == []
+    assert flags.unfollowed(surrogate()) == []
+    (flag,) = flags.unfollowed(surrogate("embedding", "rows"))
+    assert (flag.code, flag.severity) == ("unfollowed_operations", "warning")
+    assert "through embedding and few numbers that are of no one image: " in flag.message
 
 
 def test_a_saturated_softmax_does_not_look_robust() -> None:

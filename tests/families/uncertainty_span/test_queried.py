@@ -108,7 +108,7 @@ def test_predictions_are_attacked_by_scores_and_decisions() -> None:
     assert list(held) == ["robust_accuracy", "robust_accuracy[attack=square]", "robust_accuracy[attack=rays]"]
     assert held["robust_accuracy"] == held["robust_accuracy[attack=rays]"] <= held["robust_accuracy[attack=square]"]
     assert held["robust_accuracy"] < result.estimates["clean_accuracy"].value
-    assert [flag.code for flag in result.flags] == ["gradient_free", "gradient_free"]
+    assert [flag.code for flag in result.flags if flag.code != "few_steps"] == ["gradient_free", "gradient_free"]
 
 
 def test_decisions_break_what_labels_alone_hide_from_scores() -> None:

@@ -11,7 +11,7 @@ from workers.attacks.losses import confidence, cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
-from workers.families.uncertainty_span.dormant import DORMANT, find_dormant
+from workers.families.uncertainty_span.dormant import DORMANT, UNFOLLOWED, find_dormant
 from workers.families.uncertainty_span.further import MARGIN, SURROGATE, FurtherAttack, is_on_grid, pixel_radius
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
@@ -27,8 +27,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     Returns:
         A row per example: ``agrees`` (the surrogate predicts what the model does), ``temperature`` (null where the
         likelihood has no best one), ``calibrated_confidence`` of the prediction at it and whether that is ``correct``,
-        the clean ``margin``, and in the first row the ``weights`` of the surrogate and the ``dormant_units`` of the
-        model (:mod:`workers.families.uncertainty_span.dormant`).
+        the clean ``margin``, and in the first row the ``weights`` of the surrogate, the ``dormant_units`` of the
+        model and the functions they could not be looked for behind (:mod:`workers.families.uncertainty_span.dormant`).
 
     Raises:
         ValueError: The effort of the parameters has no surrogate.
@@ -62,8 +62,9 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
-    units = find_dormant(params, context, images, steps.dormant) if len(images) else []
+    units, cut = find_dormant(params, context, images, steps.dormant) if len(images) else ([], [])
     table = table.append_column(DORMANT, pa.array([units] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
+    table = table.append_column(UNFOLLOWED, pa.array([cut] + [None] * (rows - 1), pa.list_(pa.string())))
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
 
 

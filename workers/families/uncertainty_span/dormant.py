@@ -31,8 +31,16 @@ TOGETHER = 8
 """Images looked at together: what goes through the network is kept for their gradients."""
 
 
-def find_dormant(params: UncertaintySpanParams, context: ImageContext, images: Tensor, most: int) -> list[list[int]]:
+UNFOLLOWED = "unfollowed"
+"""Column beside it: functions of the network behind which none could be looked for."""
+
+
+def find_dormant(
+    params: UncertaintySpanParams, context: ImageContext, images: Tensor, most: int
+) -> tuple[list[list[int]], list[str]]:
     """Return the groups of dormant units whose switching moves the model's answer most, as they are recorded.
+
+    Beside them the functions behind which none could be looked for.
 
     Args:
         params: Of the check.
@@ -41,11 +49,12 @@ def find_dormant(params: UncertaintySpanParams, context: ImageContext, images: T
         most: Groups tried.
     """
     model = context.classifier.logits
-    units = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
+    units, cut = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
     decisive = switching(params, context).most_decisive(
         model, images[:DORMANT_REFERENCES], groups_of(units, most), DORMANT_KEPT, batch_size=TOGETHER
     )
-    return [[number for unit in group for number in (unit.place, unit.channel, unit.sign)] for group in decisive]
+    groups = [[number for unit in group for number in (unit.place, unit.channel, unit.sign)] for group in decisive]
+    return groups, sorted(cut)
 
 
 def switching(params: UncertaintySpanParams, context: ImageContext) -> Switching:

@@ -14,9 +14,12 @@ from seatrial.contracts.estimates import Flag
 from seatrial.contracts.family import Severity
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.reporting.numbers import format_aligned
+from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
+from workers.families.contexts import Records
+from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
 
 ZERO_GRADIENTS = 0.1
@@ -82,6 +85,38 @@ def quick_effort(params: UncertaintySpanParams) -> list[Flag]:
             message="With effort quick, mus_worst rests on the paper's two attacks: these stop short of what entropy "
             "ascent reaches, and none of the attacks that were run works where a model's gradients mislead. Audit with "
             "effort standard before relying on it.",
+        )
+    ]
+
+
+def few_steps(params: UncertaintySpanParams) -> list[Flag]:
+    """Flag attacks that are too short to say what an attacker reaches, whatever effort they were asked with."""
+    if params.steps >= ENOUGH_STEPS:
+        return []
+    return [
+        Flag(
+            code="few_steps",
+            severity="warning",
+            message=f"The attacks have {params.steps} steps, and what effort {params.effort} adds is in proportion: "
+            f"fewer than {ENOUGH_STEPS} are too short to say what an attacker reaches.",
+        )
+    ]
+
+
+def unfollowed(surrogate: Records | None) -> list[Flag]:
+    """Flag a network behind parts of which no dormant unit could be looked for; by the records of that stage."""
+    if surrogate is None or UNFOLLOWED not in surrogate.column_names:
+        return []
+    names = surrogate[UNFOLLOWED][0].as_py() or []
+    if not names:
+        return []
+    told = enumerate_words(["few numbers that are of no one image" if name == "rows" else name for name in names])
+    return [
+        Flag(
+            code="unfollowed_operations",
+            severity="warning",
+            message=f"The network could not be followed through {told}: a part that is let out behind was not looked "
+            "for, and mus_worst may be too low.",
         )
     ]
 
