@@ -91,9 +91,9 @@ def test_checks_of_an_audit_share_the_logits_of_clean_images(
     with db.read() as session:
         assert {check.state for check in session.scalars(select(CheckRow))} == {RunState.SUCCEEDED}
         records = session.scalars(select(ShardRow.records_digest).where(ShardRow.stage == "preflight")).all()
-    # Four batches and the first of them again; the other check of the audit repeats that one alone. Another audit of
-    # the same asks for itself.
-    assert sorted(passes) == [1, 5, 5]
+    # Four batches, the first of them again, and images of it by themselves and in twos; the other check of the audit
+    # repeats the last three alone. Another audit of the same asks for itself.
+    assert sorted(passes) == [3, 7, 7]
     assert len(records) == 3
     assert len(set(records)) == 1
     assert second != first

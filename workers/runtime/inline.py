@@ -283,7 +283,9 @@ def _errs_often(job: CheckJob, done: StoredRecords) -> bool:
 
 def left_out(done: Mapping[str, Records]) -> list[Flag]:
     """Doubt numbers of which many examples of a stage are left out because they errored."""
-    shares = {name: pc.mean(done[name]["errored"].cast("float64")).as_py() or 0.0 for name in done}
+    # A look may have begun a stage of which nothing is measured yet.
+    measured = {name: records for name, records in done.items() if records is not None}
+    shares = {name: pc.mean(one["errored"].cast("float64")).as_py() or 0.0 for name, one in measured.items()}
     worst = max(shares, key=lambda name: shares[name], default=None)
     if worst is None or shares[worst] <= LEFT_OUT:
         return []
