@@ -284,3 +284,72 @@ def test_what_cannot_be_followed_back_to_the_images_is_named(cuts, name: str | N
 
     cut = dormant_units(model, IMAGES, 64, batch_size=6, check_cancelled=lambda: None)[1]
     assert cut == (set() if name is None else {name})
+
+
+@pytest.mark.parametrize("kind", ["plain", "residual"])
+@pytest.mark.parametrize("batch", [None, 1, 3, 4, 8, 16])
+def test_an_honest_program_is_followed_whatever_batch_it_takes(tmp_path: Path, kind: str, batch: int | None) -> None:
+    """The batch is not taken for a channel, nor for the side of an image, that is as long."""
+    described = manifest(
+        {"kind": "exported"}, input={"shape": list(SHAPE), "mean": [0.0], "std": [1.0]}, labels=list("abcd")
+    )
+    path = export(made(kind).requires_grad_(False), tmp_path / "m.pt2", batch=batch)
+    model = load_image_classifier(described, path, "archive", CPU, limits=Settings()).logits
+    whole = inputs_of(made(kind).requires_grad_(False), IMAGES[:8].clone().requires_grad_())
+    for count in (1, 5, 8):
+        seen = inputs_of(model, IMAGES[:count].clone().requires_grad_())
+        assert seen.cut == set()
+        assert [None if one is None else one.greatest.shape[1] for one in seen.places] == [
+            None if one is None else one.greatest.shape[1] for one in whole.places
+        ]
+        for ours, theirs in zip(seen.places, whole.places, strict=True):
+            if ours is not None and theirs is not None:
+                torch.testing.assert_close(ours.greatest, theirs.greatest[:count], atol=1e-5, rtol=1e-4)
+    units, cut = dormant_units(model, IMAGES, 64, batch_size=8, check_cancelled=lambda: None)
+    assert cut == set()
+    switching().most_decisive(model, IMAGES[:4], groups_of(units, 64), 4, batch_size=6)
+
+
+def test_places_keep_their_numbers_whatever_cannot_be_used() -> None:
+    def model(images: Tensor) -> Tensor:
+        windows = torch.relu(images.repeat(2, 1, 1, 1)[:, :, :4].flatten(2) - 0.5)
+        wide = torch.relu(images.flatten(1)[:, :32] - 2)
+        return wide[:, :4] + windows.flatten(1)[: len(images), :4]
+
+    for count in (5, 8):
+        seen = inputs_of(model, IMAGES[:count].clone().requires_grad_())
+        assert [None if one is None else len(one) for one in seen.places][:2] == [None, count]
+        assert seen.cut == set()
+
+
+def test_attention_and_winners_are_looked_into_as_they_are_called() -> None:
+    sides = SHAPE[-1]
+
+    def model(images: Tensor) -> Tensor:
+        tokens = images.mean(1)
+        heads = tokens[:, None].expand(-1, 4, -1, -1)
+        found = nn.functional.scaled_dot_product_attention(
+            query=heads, key=heads[:, :2], value=heads[:, :2], enable_gqa=True
+        )
+        largest = torch.topk(tokens, 5).values.sum((1, 2))
+        few = torch.topk(tokens[:, :2, :4], 2, 2).values.sum((1, 2)) + torch.sort(tokens[:, :2, :4]).values[:, 0, 0]
+        return torch.relu(found.sum((1, 2))[:, :4] + (largest + few)[:, None] - 10**3) + tokens[:, 0, :4]
+
+    assert sides > 5
+    seen = inputs_of(model, IMAGES[:6].clone().requires_grad_())
+    assert seen.cut == set()
+    widths = [one.greatest.shape[1] for one in seen.places if one is not None and one.switches]
+    assert [width for width in widths if width in (8, 4)] == [8, 8, 4]
+
+
+def test_indices_that_something_is_made_of_are_named() -> None:
+    def model(images: Tensor) -> Tensor:
+        lowest = images.flatten(1).min(1)
+        return torch.relu(images.flatten(1)[:, :4] - 2) + (lowest.indices == 3)[:, None] + lowest.values[:, None]
+
+    def unused(images: Tensor) -> Tensor:
+        return torch.relu(images.flatten(1)[:, :4] - 2) + images.flatten(1).min(1).values[:, None]
+
+    some = IMAGES[:6].clone().requires_grad_()
+    assert inputs_of(model, some).cut == {"min"}
+    assert inputs_of(unused, some).cut == set()

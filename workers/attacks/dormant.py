@@ -79,8 +79,9 @@ def dormant_units(
         cut |= seen.cut
         if number == 0:
             ends = seen.places
-        # The last batch may be too small to tell its rows.
-        if len(seen.places) == len(ends):
+        if len(seen.places) != len(ends):
+            cut |= {"rows"}
+        else:
             ends = [_widest(old, new) for old, new in zip(ends, seen.places, strict=True)]
     first, bottlenecks, wide = list[list[Unit]](), list[Unit](), list[list[Unit]]()
     for place, inputs in enumerate(ends):
@@ -91,6 +92,9 @@ def dormant_units(
             bottlenecks += [Unit(place, channel, sign, False) for channel in range(len(high)) for sign in (1, -1)]
             continue
         rising, falling = (low <= 0, high > 0) if inputs.is_narrow else (high <= 0, low > 0)
+        # What is masked out cannot be switched.
+        is_finite = low.isfinite() & high.isfinite()
+        rising, falling = rising & is_finite, falling & is_finite
         units = [Unit(place, channel, 1) for channel in rising.nonzero().flatten().tolist()]
         units += [Unit(place, channel, -1) for channel in falling.nonzero().flatten().tolist()]
         (first if inputs.is_narrow else wide).append(units)
@@ -157,6 +161,8 @@ class Switching:
                 if inputs is None or place not in asked:
                     continue
                 rows, channels, signs = asked[place]
+                if int(channels.max()) >= inputs.greatest.shape[1]:
+                    continue
                 towards, alone = inputs.towards(rows, channels, signs), is_single[rows]
                 now = towards.detach()
                 distances.setdefault(place, now.abs().clamp_min(1e-12))
@@ -170,7 +176,9 @@ class Switching:
                 left.append(shares.sum())
             if not left:
                 break
-            (gradient,) = torch.autograd.grad(torch.stack(left).sum(), moved)
+            (gradient,) = torch.autograd.grad(torch.stack(left).sum(), moved, allow_unused=True)
+            if gradient is None:
+                break
             moved = self._step(region, images, moved.detach(), gradient.nan_to_num(nan=0.0), missing, share)
         return moved.detach()
 

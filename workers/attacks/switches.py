@@ -5,7 +5,6 @@ watched pass carries gradients through all of these, by what Athalye et al. 2018
 approximation ("Obfuscated Gradients Give a False Sense of Security", section 4.1); its values are the network's own.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from workers.attacks.gradients import Model
+from workers.models.batch_passes import BatchPass, current_pass
 
 NARROW = 4
 """Units that a place may have and be one that decides rather than computes: a comparison of what images add up to has
@@ -51,9 +51,9 @@ ATTENTION = {"scaled_dot_product_attention"}
 
 SHAPES = {
     *("ones_like", "zeros_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like"),
-    *("new_ones", "new_zeros", "new_empty", "new_full", "new_tensor", "numel", "sym_size", "size", "get"),
+    *("new_ones", "new_zeros", "new_empty", "new_full", "new_tensor", "numel", "sym_size", "size"),
 }
-"""Functions that see the shape of a tensor alone, and what reads an attribute."""
+"""Functions that see the shape of a tensor alone."""
 
 STRAIGHT = {"round", "floor", "ceil", "trunc", "fix", "detach"}
 """Functions that are looked through: in a backward pass they are taken for no change."""
@@ -113,11 +113,13 @@ class Place:
         inputs: By its first axis.
         numbers: How many numbers went in.
         turned: By the axis that is as long as there are images, where that is another one.
+        run: Which of several runs of a program it was in; None where the batch was computed as a whole.
     """
 
     inputs: Inputs
     numbers: int
     turned: Inputs | None = None
+    run: BatchPass | None = None
 
 
 class Watch(TorchFunctionMode):
@@ -137,6 +139,8 @@ class Watch(TorchFunctionMode):
         self.cut: set[str] = set()
         self._rows = rows
         self._shadows: dict[int, tuple[Tensor, Tensor]] = {}
+        # Kept with their names, so that no other tensor gets their place in memory.
+        self._lost: dict[int, tuple[Tensor, str]] = {}
 
     def __torch_function__(
         self,
@@ -150,27 +154,39 @@ class Watch(TorchFunctionMode):
         name = getattr(function, "__name__", "").split(".")[0].strip("_")
         shadows, shadowed = (tree_map_only(Tensor, self._shadow, part) for part in (list(args), dict(kwargs)))
         # Before the call, which may overwrite it.
-        for values in _switching(name, shadows, shadowed):
-            if values.requires_grad and values.dim() > 0:
-                turned = _turned(values, self._rows)
-                other = None if turned is None else _by_channel(turned)
-                self.seen.append(Place(_by_channel(values), values.numel(), other))
+        before, run = len(self.seen), current_pass()
+        rows = self._rows if run is None else run.rows
+        with torch.enable_grad():
+            for values in _switching(name, shadows, shadowed):
+                if values.requires_grad and values.dim() > 0:
+                    turned = _turned(values, rows)
+                    other = None if turned is None else _by_channel(turned)
+                    self.seen.append(Place(_by_channel(values), values.numel(), other, run))
+        is_watched = len(self.seen) > before
         given = args[0] if args else None
+        self.cut |= {self._lost[id(leaf)][1] for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._lost}
         found = function(*args, **kwargs)
-        if not isinstance(found, Tensor) or not any(_has_gradient(leaf) for leaf in tree_leaves((shadows, shadowed))):
+        if not any(_has_gradient(leaf) for leaf in tree_leaves((shadows, shadowed))):
             return found
-        if found.requires_grad:
-            found = _leaking(name, given, found)
-        elif (shadow := _shadow_of(name, function, shadows, shadowed, found)) is not None:
-            if not found.is_floating_point():
-                self._shadows[id(found)] = found, shadow
-                return found
-            found = found + (shadow - shadow.detach()).to(found.dtype)
-        elif name not in SHAPES and name not in WINNERS and found.numel() > 0:
-            self.cut.add(name)
-        if found.requires_grad and (few := _bottleneck(found, args, self._rows)) is not None:
-            flat = few.reshape(len(few), -1)
-            self.seen.append(Place(Inputs(flat, flat, switches=False), flat.numel()))
+        if isinstance(found, tuple | list):
+            # Indices of what wins, which are mostly not looked at.
+            lost = [leaf for leaf in found if isinstance(leaf, Tensor) and not leaf.requires_grad]
+            self._lost |= {id(leaf): (leaf, name) for leaf in lost}
+        if not isinstance(found, Tensor):
+            return found
+        with torch.enable_grad():
+            if found.requires_grad:
+                found = _leaking(name, given, found)
+            elif (shadow := _shadow_of(name, function, shadows, shadowed, found)) is not None:
+                if not found.is_floating_point():
+                    self._shadows[id(found)] = found, shadow
+                    return found
+                found = found + (shadow - shadow.detach()).to(found.dtype)
+            elif name not in SHAPES and not (name in WINNERS and is_watched) and found.numel() > 0:
+                self.cut.add(name)
+            if found.requires_grad and (few := _bottleneck(found, args, rows)) is not None:
+                flat = few.reshape(len(few), -1)
+                self.seen.append(Place(Inputs(flat, flat, switches=False), flat.numel(), run=run))
         return found
 
     def _shadow(self, tensor: Tensor) -> Tensor:
@@ -204,30 +220,29 @@ def inputs_of(model: Model, images: Tensor) -> Seen:
     cut, seen = watch.cut, watch.seen
     if not seen:
         return Seen([], frozenset(cut))
-    count = Counter(len(one.inputs) for one in seen).most_common(1)[0][0]
-    if any(len(one.inputs) == len(images) or one.turned is not None for one in seen):
-        count = len(images)
-    parts: list[Inputs] = []
+    runs: dict[int, list[Place]] = {}
     for one in seen:
-        fitting = one.inputs if len(one.inputs) == count or one.turned is None else one.turned
-        if len(fitting) == count:
-            parts.append(fitting)
-        elif one.numbers <= NARROW * count:
-            cut.add("rows")
-    # A program of a fixed batch is run several times, and filled up.
-    passes = -(-len(images) // max(1, count))
-    places, rest = divmod(len(parts), passes)
-    if rest:
+        if one.run is not None:
+            runs.setdefault(one.run.number, []).append(one)
+    if len({len(own) for own in runs.values()}) > 1:
         return Seen([], frozenset({*cut, "rows"}))
+    calls = [(one,) for one in seen if one.run is None] + list(zip(*runs.values(), strict=True))
     found: list[Inputs | None] = []
-    for place in range(places):
-        own = parts[place::places]
-        if len({part.greatest.shape[1] for part in own}) > 1:
+    for parts in calls:
+        fitting = []
+        for one in parts:
+            rows = len(images) if one.run is None else one.run.rows
+            by_rows = one.inputs if len(one.inputs) == rows or one.turned is None else one.turned
+            if len(by_rows) == rows:
+                fitting.append(by_rows)
+            elif one.numbers <= NARROW * rows:
+                cut.add("rows")
+        if len(fitting) < len(parts) or len({part.greatest.shape[1] for part in fitting}) > 1:
             found.append(None)
             continue
-        greatest = torch.cat([part.greatest for part in own])[: len(images)]
-        least = torch.cat([part.least for part in own])[: len(images)]
-        found.append(Inputs(greatest, least, own[0].switches))
+        greatest = torch.cat([part.greatest for part in fitting])[: len(images)]
+        least = torch.cat([part.least for part in fitting])[: len(images)]
+        found.append(Inputs(greatest, least, fitting[0].switches))
     # A model's logits are no bottleneck of it, whatever is done to them at the end.
     classes = answers.shape[-1]
     kept = [None if one is None or (not one.switches and one.greatest.shape[1] == classes) else one for one in found]
@@ -240,13 +255,13 @@ def _has_gradient(leaf: object) -> bool:
 
 def _switching(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:
     """Yield what a call switches at 0."""
+    if name in ATTENTION:
+        yield from _attended(*args, **kwargs)
+        return
     given = args[0] if args else kwargs.get("input")
     if not isinstance(given, Tensor) or not given.is_floating_point():
         return
     other = args[1] if len(args) > 1 else kwargs.get("other")
-    if name in ATTENTION:
-        yield from _attended(given, *args[1:2], **kwargs)
-        return
     if isinstance(other, Tensor) and not other.is_floating_point():
         other = other.to(given)
     if name in RECTIFIERS:
@@ -260,8 +275,13 @@ def _switching(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ite
     elif name in WINNERS and given.dim() == 2 and given.shape[1] > 1:
         yield _behind_the_first(given)
     elif name in WINNERS and given.dim() > 2:
-        along = kwargs.get("dim", other)
-        yield from _few_winners(given.movedim(along, -1) if isinstance(along, int) else given.flatten(1)[:, None])
+        places = {"topk": 2, "sort": 1, "argsort": 1}
+        at = places.get(name, 1)
+        along = kwargs.get("dim", args[at] if len(args) > at else -1 if name in places else None)
+        if isinstance(along, int) and not isinstance(along, bool) and -given.dim() <= along < given.dim():
+            yield from _few_winners(given.movedim(along, -1))
+        elif along is None:
+            yield from _few_winners(given.flatten(1)[:, None])
     elif name in CLIPPING:
         for end in (*args[1:3], *(kwargs[end] for end in ("min", "max") if end in kwargs)):
             if isinstance(end, int | float | Tensor):
@@ -288,12 +308,21 @@ def _few_winners(scores: Tensor) -> Iterable[Tensor]:
         yield _behind_the_first(scores).flatten(1)
 
 
-def _attended(asked: Tensor, *keys: Tensor, **more: Any) -> Iterable[Tensor]:
-    """Yield what the scores inside an attention switch."""
-    known = keys[0] if keys else more.get("key")
-    if isinstance(known, Tensor) and known.is_floating_point():
-        scale = more.get("scale") or known.shape[-1] ** -0.5
-        yield from _few_winners(scale * (asked @ known.transpose(-2, -1)))
+def _attended(*args: Any, **more: Any) -> Iterable[Tensor]:
+    """Yield what the scores inside an attention switch, where an example has few of them."""
+    named = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | more
+    asked, keys, mask = named.get("query"), named.get("key"), named.get("attn_mask")
+    if not isinstance(asked, Tensor) or not isinstance(keys, Tensor) or asked.dim() < 3 or keys.dim() != asked.dim():
+        return
+    if asked.shape[1:-1].numel() * keys.shape[-2] > FEW_SCORES or not asked.is_floating_point():
+        return
+    if asked.dim() == 4 and asked.shape[1] != keys.shape[1]:
+        keys = keys.repeat_interleave(asked.shape[1] // keys.shape[1], 1)
+    scale = named.get("scale")
+    scores = (asked @ keys.transpose(-2, -1)) * (keys.shape[-1] ** -0.5 if scale is None else scale)
+    if isinstance(mask, Tensor):
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    yield from _few_winners(scores)
 
 
 def _turned(values: Tensor, rows: int) -> Tensor | None:
@@ -333,7 +362,8 @@ def _shadow_of(
         elif name in CONVERSIONS | STRAIGHT and isinstance(given, Tensor) and given.shape == found.shape:
             soft = given
         elif name == "embedding":
-            soft = _between_rows(given, other)
+            # Of an exported program the table comes first.
+            soft = _between_rows(given, other) if given.requires_grad else _between_rows(other, given)
         elif name in WINNERS:
             return None
         else:
@@ -359,11 +389,13 @@ def _bottleneck(found: Tensor, args: Sequence[Any], rows: int) -> Tensor | None:
     """Return numbers by example, where many of each example have become few; None where they have not."""
     if not found.is_floating_point() or found.dim() == 0 or found.numel() == 0:
         return None
-    turned = _turned(found, rows)
-    few = found if turned is None else turned
-    if few.numel() > NARROW * len(few):
-        return None
     given = [leaf for leaf in args if isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dim() > 0]
+    if found.numel() <= NARROW * len(found):
+        many = any(len(leaf) == len(found) and leaf.numel() > NARROW * len(leaf) for leaf in given)
+        return found if many else None
+    few = _turned(found, rows)
+    if few is None or few.numel() > NARROW * len(few):
+        return None
     return few if any(len(few) in leaf.shape and leaf.numel() > NARROW * len(few) for leaf in given) else None
 
 

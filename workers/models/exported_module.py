@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seatrial.ingest.exported.arguments import Argument, Place, TorchName, Value
 from seatrial.ingest.exported.operators import ARITHMETIC, OPERATORS, PREFIX
 from seatrial.ingest.exported.program import Program, Step
+from workers.models.batch_passes import one_pass
 from workers.models.memory import is_out_of_memory
 
 LARGEST_SIZE = 2**48
@@ -72,7 +73,11 @@ class ExportedModule(nn.Module):
         if batch.lowest <= len(images) and (batch.highest is None or len(images) <= batch.highest):
             return self._run(images).float()
         most = batch.highest or batch.lowest
-        return torch.cat([self._run_filled(piece, batch.lowest) for piece in torch.split(images, most)]).float()
+        found = []
+        for number, piece in enumerate(torch.split(images, most)):
+            with one_pass(number, max(len(piece), batch.lowest)):
+                found.append(self._run_filled(piece, batch.lowest))
+        return torch.cat(found).float()
 
     def _run_filled(self, images: Tensor, lowest: int) -> Tensor:
         missing = lowest - len(images)
