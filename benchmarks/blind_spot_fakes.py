@@ -311,7 +311,7 @@ def audit(fake: Fake, images: Tensor, labels: Tensor, classes: int, epsilon: flo
     params = UncertaintySpanParams(kind="uncertainty_span", **{"epsilon": epsilon, **fake.settings})
     began, model = time.process_time(), Model(fake.network, classes)
     result, done = run_check(find_family(params.kind), params, model, (images, labels), batch_size=64)
-    noted = [*doubts(model, images, labels, classes), *left_out(done)]
+    noted = [*doubts(model, images, labels, classes), *left_out(done, fake.error_rate)]
     result = result.model_copy(update={"flags": [*noted, *result.flags]})
     errored = max(pc.mean(records["errored"].cast("float64")).as_py() for records in done.values())
     state = RunState.SUCCEEDED if errored <= fake.error_rate else RunState.FAILED

@@ -88,7 +88,8 @@ def doubts(model: Model, images: Tensor, labels: Tensor, classes: int) -> list[F
     """Return what an audit doubts before it begins; what it refuses to begin with is an error here."""
     with torch.no_grad():
         logits = model.logits(images)
-        flags = company_flags(logits, model.logits, images)
+        finite = logits.isfinite().all(1)
+        flags = company_flags(logits[finite], model.logits, images[finite], "image")
     predictions, known = logits.argmax(1).numpy(), labels.numpy()
     try:
         flags += constant_flags(predictions, known, IMAGE_WORDS)

@@ -30,6 +30,7 @@ KEPT_S = 2.0
 """Seconds a process remembers a project's quotas of requests and uploads."""
 
 _SUM_KEPT_S = 10.0
+"""Seconds a process trusts the sum of a project's files, for submissions alone."""
 
 DAY = timedelta(days=1)
 
@@ -288,7 +289,7 @@ def _check_bytes(session: Session, quota: QuotaRow, added: int) -> None:
     if quota.stored_bytes is None:
         return
     used, most = disk_use(session, quota.project_id).total, quota.stored_bytes
-    _SUMS.setdefault(session.get_bind(), {})[quota.project_id] = time.monotonic(), used
+    _SUMS.setdefault(session.get_bind(), {})[quota.project_id] = time.monotonic(), used + added
     if used + added <= most and used < most:
         return
     if most == 0:

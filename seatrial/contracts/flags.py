@@ -15,16 +15,16 @@ SHARED: tuple[FlagSpec, ...] = (
         code="depends_on_company",
         severities=("error",),
         speaks_of=("*",),
-        meaning="Images have other logits by themselves than in a batch: the model is another one for whoever asks "
-        "otherwise than an audit does, and no number is about that.",
-        remedy="Let every image be answered as if it were alone: no statistics of the batch, nothing that counts it.",
+        meaning="Inputs have other probabilities by themselves than in a batch: the model is another one for whoever "
+        "asks otherwise than an audit does, and no number is about that.",
+        remedy="Let every input be answered as if it were alone: no statistics of the batch, nothing that counts it.",
     ),
     FlagSpec(
         code="left_out",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="More than 5 % of the examples of a stage errored, as the audit allowed: they are in no number, and a "
-        "model may err just where an attack succeeds.",
+        meaning="More than 5 % of the examples of a stage errored, as the audit allowed: they are left out of means, "
+        "and a model may err just where an attack succeeds.",
         remedy="Find out why they errored, and audit with max_error_rate at its default of 0.05.",
     ),
     FlagSpec(

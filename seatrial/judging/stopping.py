@@ -122,12 +122,17 @@ def _sharing(policy: Policy, kinds: Sequence[str], check: MeasuredCheck) -> int 
     return count
 
 
+def _is_out_of_reach(rule: Rule, outcome: RuleOutcome) -> bool:
+    """Tell whether no number could miss a bound, which further examples do not change."""
+    return rule.max is not None and outcome.highest is not None and rule.max >= outcome.highest
+
+
 def _is_closed(rule: Rule, outcome: RuleOutcome, times: int, *, may_pass: bool) -> bool:
     """Tell whether more examples would leave the outcome of a rule as it is."""
     if rule.interval == "ignored":
         return False
-    if outcome.outcome == "skipped":
-        # Nothing in the audit measures it, however many examples there are.
+    if outcome.outcome == "skipped" or _is_out_of_reach(rule, outcome):
+        # Nothing in the audit measures it, or could miss it, however many examples there are.
         return True
     if outcome.outcome not in ("passed", "failed") or outcome.p_value is None or outcome.judged is None:
         return False

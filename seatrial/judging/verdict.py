@@ -243,7 +243,7 @@ def _weigh(
         return replace(finding, refusal=Refusal("errored", wording.undefined(estimate)))
     if finding.rule.max_regression is None:
         side, bound = _asked(finding.rule)
-        # Nats end where the classes do: whoever wrote the bound may have had more of them in mind.
+        # Nats end where the classes or the passes do: whoever wrote the bound may have had more of them in mind.
         if side == "max" and finding.highest is not None and bound >= finding.highest:
             return replace(finding, refusal=Refusal("errored", wording.out_of_reach(finding.highest)))
         end: Literal["low", "high"] = "high" if side == "max" else "low"

@@ -82,9 +82,9 @@ def out_of_reach(highest: float) -> str:
     """Say why a bound says nothing.
 
     >>> out_of_reach(0.6931)
-    'no model with as many classes can miss it, which is 0.693 at most: give a bound below that'
+    'nothing can miss it here, where 0.693 is the most there is: give a bound below that'
     """
-    return f"no model with as many classes can miss it, which is {highest:.3g} at most: give a bound below that"
+    return f"nothing can miss it here, where {highest:.3g} is the most there is: give a bound below that"
 
 
 def undefined(estimate: Estimate) -> str:

@@ -150,7 +150,7 @@ def test_a_bound_that_no_model_with_as_many_classes_can_miss_is_an_error() -> No
     found = outcome(two, {"metric": MUS, "max": 1.0})
     assert (found.outcome, found.reason) == (
         "errored",
-        "no model with as many classes can miss it, which is 0.693 at most: give a bound below that",
+        "nothing can miss it here, where 0.693 is the most there is: give a bound below that",
     )
     assert outcome(two, {"metric": MUS, "max": 0.69}).outcome == "passed"
     ten = audit(check({"mus_worst": mean(0.1, 0.05, 0.15)}, classes_nat=2.3026))

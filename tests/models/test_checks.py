@@ -101,7 +101,10 @@ def test_a_model_that_is_another_one_in_small_company_is_flagged(most: int) -> N
     def alone(logits: Tensor) -> Tensor:
         return logits.flip(1) if len(logits) == most else logits
 
-    for change, codes in ((alone, ["depends_on_company"]), (lambda logits: logits, [])):
+    def far(logits: Tensor) -> Tensor:
+        return alone(logits) + 1e4
+
+    for change, codes in ((alone, ["depends_on_company"]), (far, ["depends_on_company"]), (lambda logits: logits, [])):
         report = _preflight(_classifier(change), Examples(list(range(4)) * 10))
         assert [flag.code for flag in report.flags] == codes
 

@@ -92,7 +92,9 @@ def test_numbers_of_which_many_examples_are_left_out_are_doubted() -> None:
     def records(errored: int) -> pa.Table:
         return pa.table({"errored": pa.array([True] * errored + [False] * (100 - errored))})
 
-    assert left_out({"attack": records(5), "growth": records(0)}) == []
-    (flag,) = left_out({"attack": records(5), "score": records(80), "growth": records(6)})
+    many = {"attack": records(5), "score": records(80), "growth": records(6)}
+    assert left_out({"attack": records(5), "growth": records(0), "score": None}, 1.0) == []
+    assert left_out(many, 0.05) == []
+    (flag,) = left_out(many, 0.9)
     assert (flag.code, flag.severity) == ("left_out", "warning")
     assert flag.message.startswith("80% of the examples of stage score errored")

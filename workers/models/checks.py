@@ -146,7 +146,7 @@ def preflight(
     check_cancelled: Callable[[], None] = lambda: None,
     ask: Callable[[Sequence[int], Tensor], Tensor] | None = None,
 ) -> PreflightReport:
-    """Run the sample through the model once, its first batch twice, and refuse what cannot be audited.
+    """Run the sample through the model once, its first batch twice and six of it apart, and refuse what cannot be audited.
 
     Args:
         classifier: The model under audit.
@@ -188,7 +188,7 @@ def preflight(
                 flags += repeated
                 # What draws random numbers differs in any company, and of an endpoint every question is paid for.
                 if not repeated and not isinstance(classifier, ImageEndpoint):
-                    flags += company_flags(logits[finite], classifier.logits, images[finite])
+                    flags += company_flags(logits[finite], classifier.logits, images[finite], words.thing)
                 flags += probability_flags(logits[finite])
         variety.see(images[finite], logits[finite])
         predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()

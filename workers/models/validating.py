@@ -17,7 +17,13 @@ from workers.errors import PreflightError, TargetError
 
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
-COMPANY_TOLERANCE = 1e-2
+COMPANY_TOLERANCE = 0.05
+"""By how much a log probability may differ in another batch: a hundred times what float32 rounds of logits of 10, and as
+much as bfloat16 does."""
+RESOLUTION = 1e-5
+"""The same as a share of the largest logit, of which as much is rounded off."""
+LEAST_SAID = -20.0
+"""Log probabilities below are all the same to whoever reads them."""
 SUM_TOLERANCE = 1e-3
 """Probabilities of a softmax, rounded to three or four digits, miss a sum of 1 by this."""
 ALPHA = 0.05
@@ -145,29 +151,34 @@ def repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
     ]
 
 
-def company_flags(logits: Tensor, ask: Callable[[Tensor], Tensor], images: Tensor) -> list[Flag]:
-    """Doubt a model whose logits (batch, classes) of some images are others where these are asked about by themselves.
+def company_flags(logits: Tensor, ask: Callable[[Tensor], Tensor], images: Tensor, thing: str) -> list[Flag]:
+    """Doubt a model that says something else of some inputs where these are asked about by themselves.
+
+    What is said are log probabilities, of which a constant added to all logits is no part.
 
     Args:
-        logits: Of the images, asked about in one batch.
+        logits: (batch, classes) of the inputs, asked about in one batch.
         ask: The model.
         images: (batch, ...); the first six are asked about one, two and three at a time.
+        thing: What an input is called.
     """
     sizes = [size for size, most in ((1, 1), (2, 3), (3, 6)) if most <= len(images)]
     if len(images) < 2:
         return []
     few = logits[: sum(sizes)]
     apart = torch.cat([ask(some) for some in torch.split(images[: len(few)], sizes)])
-    # What another size of a batch rounds differently is a hundredth of this.
-    difference = (apart - few).abs().nan_to_num(nan=math.inf).max()
-    if bool(difference <= COMPANY_TOLERANCE * max(1.0, float(few.abs().max()))):
+    together, alone = (some.double().log_softmax(1).clamp_min(LEAST_SAID) for some in (few, apart))
+    difference = float((alone - together).abs().nan_to_num(nan=math.inf).max())
+    largest = float(few.abs().max())
+    if difference <= min(max(COMPANY_TOLERANCE, RESOLUTION * largest), -LEAST_SAID / 4):
         return []
     return [
         Flag(
             code="depends_on_company",
             severity="error",
-            message=f"Asked about one to three at a time, images have logits that differ by up to {difference:.3g} "
-            "from those they have in a batch: the model is another one for whoever asks otherwise than audits do.",
+            message=f"Asked about one to three at a time, {thing}s have log probabilities that differ by up to "
+            f"{difference:.3g} from those they have in a batch: the model is another one for whoever asks otherwise "
+            "than audits do.",
         )
     ]
 

@@ -31,10 +31,18 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="unfinished_attacks",
         severities=("warning", "info"),
-        speaks_of=("adversarial_accuracy", "attack_success_rate"),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
         meaning="The query budget ended attacks before they were finished. The texts they left standing have not been "
         "shown to withstand them.",
         remedy="Raise query_budget, or leave it out.",
+    ),
+    FlagSpec(
+        code="few_label_queries",
+        severities=("warning",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="The search by labels alone, which no score can mislead, had fewer than 50 questions a text: it finds "
+        "little, and nothing shows that the scores hide what it would find.",
+        remedy="Leave label_queries at its default of 100.",
     ),
     FlagSpec(
         code="saturated_softmax",

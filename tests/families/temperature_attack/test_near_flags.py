@@ -107,6 +107,12 @@ def test_one_arm_is_something_to_compare_with(changes: dict[str, list[str]], exp
     assert severity("nothing_compared", params, records(params, n=30)) == expected
 
 
+@pytest.mark.parametrize(("asked", "expected"), [(49, "warning"), (50, None), (None, None)])
+def test_few_questions_to_labels_contradict_no_scores(asked: int | None, expected: str | None) -> None:
+    params = parameters() if asked is None else parameters(label_queries=asked)
+    assert severity("few_label_queries", params, records(params, n=30)) == expected
+
+
 def test_every_doubt_of_texts_is_spoken_of_by_a_test() -> None:
     folder = Path(__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_*.py")))

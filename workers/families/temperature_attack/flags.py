@@ -16,7 +16,7 @@ from seatrial.statistics.proportions import score_interval
 from workers.calibration.scaling import START
 from workers.families.temperature_attack.arms import rounded_to
 from workers.families.temperature_attack.audit import Audit
-from workers.families.temperature_attack.score_flags import doubt_scores
+from workers.families.temperature_attack.score_flags import doubt_scores, few_label_queries
 from workers.models.endpoint_messages import LOG_ZERO
 
 SEEKING = ("calibrated", "optimized", "platt_vector", "platt_matrix")
@@ -63,7 +63,13 @@ _REASONS = {
 
 def doubt(audit: Audit) -> list[Flag]:
     """Return all flags of a finished audit."""
-    flags = illusion(audit) + nothing_compared(audit) + errored_examples(audit) + unfinished_attacks(audit)
+    flags = (
+        illusion(audit)
+        + nothing_compared(audit)
+        + few_label_queries(audit)
+        + errored_examples(audit)
+        + unfinished_attacks(audit)
+    )
     if len(audit.clean):
         flags += saturated_softmax(audit) + underconfident_ties(audit) + unrecoverable_scores(audit)
     return [
