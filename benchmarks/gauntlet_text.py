@@ -27,6 +27,7 @@ from benchmarks.knowing_text_fakes import knowing
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from benchmarks.trigger_text_fakes import triggered
+from benchmarks.vendor_text_fakes import Vendor, vendors
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement, PolicySource
 from seatrial.contracts.registry import family as family_spec
@@ -170,12 +171,18 @@ def main() -> int:
     vocabulary = [text for text, _ in train]
     endpoints += knowing(odds, known, vocabulary) + edited(odds, [*vocabulary, *(text for text, _ in known)])
     endpoints += fresh(odds, vocabulary) + triggered(odds, vocabulary)
+    endpoints += vendors(odds, [text for text, _ in known], vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
     found = []
     for endpoint in chosen:
-        found.append(audit(endpoint, sample, held_out, params))
+        asked, drawn, others = params, sample, held_out
+        if isinstance(endpoint, Vendor):
+            asked = params.model_copy(update=dict(endpoint.settings))
+            drawn = list(filter(endpoint.draws, examples))[: arguments.examples]
+            others = [example for example in examples if example not in drawn][: arguments.validation]
+        found.append(audit(endpoint, drawn, others, asked))
         print(_line(found[-1]), flush=True)
     return _conclude(found)
 

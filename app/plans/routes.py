@@ -85,7 +85,8 @@ def estimate_plan(
 ) -> PlanEstimate:
     """Estimate what a plan costs, without queueing it; what it is refused for, it is refused for here too.
 
-    Quotas refuse no plan but its jobs, when their turn comes: `refused` of a step's `audit` or `hardening` says what would refuse it now.
+    Quotas refuse no plan but its jobs, when their turn comes: `refused` of a step's `audit` or `hardening` says what
+    would refuse it now.
     """
     with services.database.read() as session:
         found = look_up(session, services, principal.project_id, body)

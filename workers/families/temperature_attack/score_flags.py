@@ -75,8 +75,8 @@ def few_label_queries(audit: Audit) -> list[Flag]:
         Flag(
             code="few_label_queries",
             severity="warning",
-            message=f"The search by labels alone had {asked} questions a text, where {ENOUGH_LABEL_QUERIES} are the least "
-            "that contradict scores which mislead: nothing shows that these do not.",
+            message=f"The search by labels alone had {asked} questions a text, where {ENOUGH_LABEL_QUERIES} are the "
+            "least that contradict scores which mislead: nothing shows that these do not.",
         )
     ]
 
