@@ -146,7 +146,9 @@ def preflight(
     check_cancelled: Callable[[], None] = lambda: None,
     ask: Callable[[Sequence[int], Tensor], Tensor] | None = None,
 ) -> PreflightReport:
-    """Run the sample through the model once, its first batch twice and six of it apart, and refuse what cannot be audited.
+    """Run the sample through the model once, its first batch twice, and refuse what cannot be audited.
+
+    Six of the first batch are asked about apart from it as well.
 
     Args:
         classifier: The model under audit.
