@@ -18,8 +18,7 @@ from workers.errors import PreflightError, TargetError
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
 COMPANY_TOLERANCE = 0.05
-"""By how much a log probability may differ in another batch: a hundred times what float32 rounds of logits of 10, and as
-much as bfloat16 does."""
+"""By how much a log probability may differ in another batch: what bfloat16 rounds of logits of 10."""
 RESOLUTION = 1e-5
 """The same as a share of the largest logit, of which as much is rounded off."""
 LEAST_SAID = -20.0

@@ -282,9 +282,9 @@ def _errs_often(job: CheckJob, done: StoredRecords) -> bool:
 
 
 def left_out(done: Mapping[str, Records], allowed: float) -> list[Flag]:
-    """Doubt numbers of which many examples of a stage are left out because they errored, where more than by default may.
+    """Doubt numbers of which many examples of a stage are left out because they errored.
 
-    With the default a check fails that has more in the end, whatever its first examples do.
+    That is where more may than by default, with which a check fails in the end, whatever its first examples do.
     """
     if allowed <= LEFT_OUT:
         return []
