@@ -137,15 +137,6 @@ DEMANDS = (
     ),
     Demand(
         "uncertainty_span.clean_accuracy",
-        "Least accuracy without an attack",
-        "min",
-        (0.5, 0.5, 0.5),
-        "any `uncertainty_span`",
-        "A convention: of a model that is wrong more often than right, or of labels that are, no robustness is asked. "
-        "Of harder data give a bound of your own.",
-    ),
-    Demand(
-        "uncertainty_span.clean_accuracy",
         "Accuracy without an attack",
         "max_regression",
         _ACCURACY,
@@ -314,6 +305,15 @@ DEMANDS = (
         _ACCURACY,
         "any `calibration`" + _BASELINE,
         _WHY_ACCURACY,
+    ),
+    Demand(
+        "uncertainty_span.clean_accuracy",
+        "Least accuracy without an attack",
+        "min",
+        (0.5, 0.5, 0.5),
+        "any `uncertainty_span`",
+        "A convention: of a model that is wrong more often than right, or of labels that are, no robustness is asked. "
+        "Of harder data give a bound of your own.",
     ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""
