@@ -20,17 +20,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.policies import presets
 from benchmarks.cases import add_options, given_case, parse
 from benchmarks.fakes import Logits, sawtooth, stairs
 from benchmarks.gauntlet import doubts
 from benchmarks.locked_image_fakes import Score, mean_along, signs
+from benchmarks.shipped import shipped_judgements
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.contracts.policies import Judgement, PolicySource
+from seatrial.contracts.policies import Judgement
 from seatrial.contracts.states import RunState
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from seatrial.judging.measured import Measured, MeasuredCheck
-from seatrial.judging.verdict import judge
+from seatrial.judging.measured import MeasuredCheck
 from tests.families.in_memory import Model, run_check
 from workers.attacks.losses import entropy, margin
 from workers.runtime.families import find_family
@@ -316,13 +315,7 @@ def audit(fake: Fake, images: Tensor, labels: Tensor, classes: int, epsilon: flo
     errored = max(pc.mean(records["errored"].cast("float64")).as_py() for records in done.values())
     state = RunState.SUCCEEDED if errored <= fake.error_rate else RunState.FAILED
     check = MeasuredCheck(0, params.kind, state, result, None, params.model_dump(mode="json"))
-    judgements = {
-        name: judge(
-            presets.get(name), PolicySource(id=None, name=name, version=None, digest=""), Measured("blind", [check])
-        )
-        for name in presets.POLICIES
-    }
-    return Outcome(result, errored, judgements, time.process_time() - began)
+    return Outcome(result, errored, shipped_judgements(check), time.process_time() - began)
 
 
 def reached(fake: Fake, images: Tensor, labels: Tensor, epsilon: float) -> tuple[float, float, float]:

@@ -23,18 +23,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.policies import presets
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
 from benchmarks.fresh_image_fakes import fresh_image_fakes
 from benchmarks.gated_image_fakes import contestants as gated_image_fakes
 from benchmarks.locked_image_fakes import contestants as locked_image_fakes
+from benchmarks.shipped import shipped_judgements
 from seatrial.contracts.estimates import Flag, Result
-from seatrial.contracts.policies import Judgement, PolicySource
+from seatrial.contracts.policies import Judgement
 from seatrial.contracts.states import RunState
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from seatrial.judging.measured import Measured, MeasuredCheck
-from seatrial.judging.verdict import judge
+from seatrial.judging.measured import MeasuredCheck
 from tests.families.in_memory import Model, run_check
 from workers.errors import PreflightError
 from workers.families.uncertainty_span.further import to_levels
@@ -73,15 +72,7 @@ def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, 
     result = result.model_copy(update={"flags": [*doubts(model, images, labels, classes), *result.flags]})
     seconds = time.perf_counter() - began
     check = MeasuredCheck(0, "uncertainty_span", RunState.SUCCEEDED, result, None, params.model_dump(mode="json"))
-    judgements = {
-        name: judge(
-            presets.get(name),
-            PolicySource(id=None, name=name, version=None, digest=""),
-            Measured("gauntlet", [check]),
-        )
-        for name in presets.POLICIES
-    }
-    return Row(contestant, result, seconds, judgements)
+    return Row(contestant, result, seconds, shipped_judgements(check))
 
 
 def doubts(model: Model, images: Tensor, labels: Tensor, classes: int) -> list[Flag]:

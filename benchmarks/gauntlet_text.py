@@ -20,22 +20,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.policies import presets
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
 from benchmarks.knowing_text_fakes import knowing
+from benchmarks.shipped import shipped_judgements
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from benchmarks.trigger_text_fakes import triggered
 from benchmarks.vendor_text_fakes import Vendor, vendors
 from seatrial.contracts.estimates import Result
-from seatrial.contracts.policies import Judgement, PolicySource
+from seatrial.contracts.policies import Judgement
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
-from seatrial.judging.measured import Measured, MeasuredCheck
-from seatrial.judging.verdict import judge
+from seatrial.judging.measured import MeasuredCheck
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample
@@ -116,13 +115,7 @@ def audit(
     if isinstance(endpoint, Chat):
         result = result.model_copy(update={"flags": [*result.flags, *endpoint.flags()]})
     check = MeasuredCheck(0, KIND, RunState.SUCCEEDED, result, None, stored)
-    judgements = {
-        name: judge(
-            presets.get(name), PolicySource(id=None, name=name, version=None, digest=""), Measured("gauntlet", [check])
-        )
-        for name in presets.POLICIES
-    }
-    return Row(endpoint, result, time.perf_counter() - began, queries, judgements)
+    return Row(endpoint, result, time.perf_counter() - began, queries, shipped_judgements(check))
 
 
 def read(path: Path) -> list[tuple[str, int]]:

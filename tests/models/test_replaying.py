@@ -149,6 +149,24 @@ def test_who_watches_sees_the_module(network: nn.Module) -> None:
     assert recorder.replayed == replays
 
 
+def test_hooks_see_every_pass_and_saved_tensors_are_those_of_the_module(network: nn.Module) -> None:
+    recorder = Recorder()
+    asked = replayed(network, recorder, after=0)
+    inputs = torch.randn(2, 4, requires_grad=True)
+    asked(inputs)
+    replays, seen, kept = recorder.replayed, [], []
+    removed = network[0].register_forward_pre_hook(lambda module, given: seen.append(given))  # type: ignore[index, operator]
+    asked(inputs)
+    removed.remove()
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        asked(inputs)
+    assert len(seen) == 1
+    assert len(kept) > 1
+    assert recorder.replayed == replays
+    asked(inputs)
+    assert recorder.replayed == replays + 1
+
+
 def test_only_so_many_shapes_are_held(network: nn.Module) -> None:
     recorder = Recorder()
     asked = replayed(network, recorder, after=0, most=2)

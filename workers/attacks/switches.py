@@ -273,8 +273,7 @@ def _shadow_of(
             return None
         else:
             same: Callable[..., Any] = LOGIC.get(name, function)
-            with torch.enable_grad():
-                soft = same(*args, **{key: kwargs[key] for key in kwargs if key != "dtype"})
+            soft = same(*args, **{key: kwargs[key] for key in kwargs if key != "dtype"})
     except (RuntimeError, TypeError, IndexError, NotImplementedError):
         return None
     if not isinstance(soft, Tensor) or not soft.requires_grad or soft.shape != found.shape:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 AFTER = 3
@@ -30,7 +30,7 @@ class Replayed:
 
     A replay runs the kernels that the recording ran, on other numbers, so it gives what the module gives; what a module
     decides in Python by what it sees cannot be recorded, and is not: recording it fails, and that shape is computed as
-    ever. Whoever watches what a module does, under a mode of torch's or a profiler, sees the module itself.
+    ever. Whoever watches what a module does, by hooks, under a mode of torch's or a profiler, sees the module itself.
 
     Args:
         module: Inputs (n, ...) to outputs (n, classes); holds no parameters that want a gradient.
@@ -61,7 +61,7 @@ class Replayed:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return what the module returns; differentiable once with respect to ``inputs``."""
-        if len(inputs) == 0 or _is_watched() or getattr(self.module, "training", False):
+        if len(inputs) == 0 or _is_watched() or _is_changing(self.module):
             return self.module(inputs)
         wants_gradient = torch.is_grad_enabled() and inputs.requires_grad
         key = inputs.shape, inputs.stride(), inputs.dtype, wants_gradient
@@ -196,11 +196,19 @@ def on_gpu() -> Record:
     return record
 
 
+def _is_changing(module: Callable[[Tensor], Tensor]) -> bool:
+    """Tell whether a module does more than compute: a replay runs no Python, and so no hook."""
+    if not isinstance(module, nn.Module):
+        return False
+    return module.training or any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+
+
 def _is_watched() -> bool:
     return bool(
         torch.is_inference_mode_enabled()
         or torch.is_autocast_enabled("cuda")
         or torch._C._autograd._profiler_enabled()
+        or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         or torch._C._len_torch_function_stack()
         or torch._C._len_torch_dispatch_stack()
     )

@@ -277,8 +277,13 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
 
 def _errs_often(job: CheckJob, done: StoredRecords) -> bool:
     """Tell whether a stage has a larger share of errored examples so far than a check may have in the end."""
-    allowed = job.audit.spec["max_error_rate"]
-    return any((pc.mean(done[name]["errored"].cast("float64")).as_py() or 0.0) > allowed for name in done)
+    return any(share > job.audit.spec["max_error_rate"] for share in _errored_shares(done).values())
+
+
+def _errored_shares(done: Mapping[str, Records]) -> dict[str, float]:
+    """Return which share of the examples of each stage errored; nothing of a stage that is begun and not measured."""
+    measured = {name: records for name, records in done.items() if records is not None}
+    return {name: pc.mean(one["errored"].cast("float64")).as_py() or 0.0 for name, one in measured.items()}
 
 
 def left_out(done: Mapping[str, Records], allowed: float) -> list[Flag]:
@@ -288,9 +293,7 @@ def left_out(done: Mapping[str, Records], allowed: float) -> list[Flag]:
     """
     if allowed <= LEFT_OUT:
         return []
-    # A look may have begun a stage of which nothing is measured yet.
-    measured = {name: records for name, records in done.items() if records is not None}
-    shares = {name: pc.mean(one["errored"].cast("float64")).as_py() or 0.0 for name, one in measured.items()}
+    shares = _errored_shares(done)
     worst = max(shares, key=lambda name: shares[name], default=None)
     if worst is None or shares[worst] <= LEFT_OUT:
         return []
