@@ -54,6 +54,8 @@ def test_no_edit_loses_a_letter_or_is_the_text_itself(text: str, seed: int) -> N
         ("a space in front", lambda text: text == f" {TEXT}"),
         ("stops and dashes", lambda text: ";" in text and "\u2014" in text),
         ("signs", lambda text: any(mark in text for mark in "*#@&%")),
+        ("a word cut in two", lambda text: text.count(" ") == TEXT.count(" ") + 1 and letters(text) == letters(TEXT)),
+        ("two words run together", lambda text: text.count(" ") == TEXT.count(" ") - 1),
     ],
 )
 def test_a_kind_writes_what_it_says(kind, sign) -> None:

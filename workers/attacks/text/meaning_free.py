@@ -56,6 +56,16 @@ def _within(put: str) -> Callable[[str, random.Random], str]:
     return change
 
 
+def _cut_in_two(text: str, rng: random.Random) -> str:
+    """Write a space into a word of four letters or more, two letters from its ends at least."""
+    words = list(re.finditer(r"\w{4,}", text))
+    if not words:
+        return text
+    word = words[int(rng.random() * len(words))]
+    at = word.start() + 2 + int(rng.random() * (len(word[0]) - 3))
+    return f"{text[:at]} {text[at:]}"
+
+
 def _marks(marks: str) -> Edit:
     """Write marks behind words that are drawn, each once, or as many as there are gaps for.
 
@@ -108,6 +118,8 @@ KINDS: dict[str, Edit] = {
     "single quotes and brackets": _marks("'\"()[]{}"),
     "signs": _marks("*#@&%+=~|"),
     "foreign marks": _marks("\u00bf\u00a1\u2022\u00b7\u20ac\u00a7\u00ab\u00bb"),
+    "a word cut in two": _cut_in_two,
+    "two words run together": _gap(""),
 }
 """Kinds of edits by what they write, in the order they are asked."""
 
