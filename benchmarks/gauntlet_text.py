@@ -43,6 +43,7 @@ from workers.families.temperature_attack.family import FAMILY
 from workers.runtime.seeds import derive_seed
 
 KIND = "temperature_attack"
+SALT = "of the gauntlet"
 SENTENCES = 4
 """Made-up sentences of one opinion in a review: one word alone decides none."""
 
@@ -66,6 +67,10 @@ class Context:
     def seed(self, purpose: str, example_id: int) -> int:
         """Return a seed for an example."""
         return derive_seed(0, purpose, example_id)
+
+    def salted_seed(self, purpose: str, example_id: int) -> int:
+        """Return a seed for an example that no endpoint knows."""
+        return derive_seed(0, SALT, purpose, example_id)
 
     def records(self, stage: str) -> Records:
         """Return the records of an earlier stage."""

@@ -34,6 +34,7 @@ from seatrial.families.shared.settling import settled_document
 from seatrial.families.timing import range_left
 from seatrial.statistics.looks import planned_sizes
 from seatrial.store.database import AnyRow
+from seatrial.store.salts import told_spec
 
 
 def read_audit(session: Session, project_id: str, audit_id: str, *, lease_s: float | None = None) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def render_audit(
             for check, one, seconds in zip(parts.checks, standings, left, strict=True)
         ],
         "judgement": judgement,
-        "spec": audit.spec,
+        "spec": told_spec(audit.spec, audit.state),
         "spec_digest": audit.spec_digest,
         "estimated_s": audit.estimated_s,
         **_ends("estimated", [_range_estimated(check) for check in parts.checks]),

@@ -1,7 +1,5 @@
 """From a request to rows: everything named must be there and fit together before anything is queued."""
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +19,7 @@ from app.audits.compatibility import (
     check_training_memory,
     query_budget,
 )
+from app.audits.specifications import stored_spec
 from app.audits.timing import range_of, spreads
 from app.datasets import repository as datasets
 from app.models import repository as models
@@ -108,6 +107,11 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     model = _model(session, project_id, request.model, "/model")
     dataset = _dataset(session, project_id, request.dataset, "/dataset")
     check_data(model, dataset)
+    if request.salt is not None and model.format != ENDPOINT:
+        raise InvalidRequestError(
+            f"Only audits of models behind a URL have one; {model.id} is here, and everything follows from the seed.",
+            pointer="/salt",
+        )
     policy = _policy(session, project_id, request, model.task)
     further: dict[str, ModelRow | DatasetRow] = {}
     costs: list[Cost] = []
@@ -314,17 +318,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
     # What may have to be measured after all: a file may turn out damaged.
     check_submission(session, project_id, total_seconds(planned.costs))
     request, costs = planned.request, _unmeasured(planned.costs, planned)
-    # Where it stands in the queue is no part of what is computed.
-    spec = request.model_dump(mode="json", exclude={"priority"})
-    if not request.reuse:
-        # As audits of before are written, which all were measured.
-        del spec["reuse"]
-    if request.stop is None:
-        # As audits of before are written, which all were measured as a whole.
-        del spec["stop"]
-    elif planned.policy is not None:
-        # It says how much is measured: whoever runs the audit again needs it, whatever its name means by then.
-        spec["policy"] = planned.policy.document
+    spec, digest = stored_spec(planned)
     audit = AuditRow(
         id=new_id("aud"),
         project_id=project_id,
@@ -334,7 +328,7 @@ def add_audit(session: Session, project_id: str, planned: Plan) -> str:
         samples=planned.samples,
         priority=request.priority,
         spec=spec,
-        spec_digest=_digest(planned, spec),
+        spec_digest=digest,
         policy=planned.policy.stored() if planned.policy is not None else None,
         baseline=request.baseline,
         estimated_s=total_seconds(costs),
@@ -369,23 +363,3 @@ def _hold(session: Session, planned: Plan) -> None:
         held = select(table.id).where(table.id == row.id).with_for_update(read=True, key_share=True, of=table)
         if session.scalar(held) is None:
             raise ConflictError(f"{row.id} was deleted meanwhile.")
-
-
-def _digest(planned: Plan, spec: dict[str, Any]) -> str:
-    """Return what identifies the computation: the request and the bytes behind every id it names.
-
-    What it is judged by is no part of it: the same numbers under another policy are the same numbers. But where the
-    policy decides how many examples are measured. Nor is whether records may be taken over: they are the same records.
-    """
-    computed = {name: value for name, value in spec.items() if name not in ("baseline", "reuse")} | {"policy": None}
-    if planned.request.stop is not None and planned.policy is not None:
-        computed |= {"policy": planned.policy.source.digest, "baseline": spec["baseline"]}
-    named = {
-        "spec": computed,
-        "model": planned.model.digest,
-        "manifest": planned.model.manifest,
-        "dataset": planned.dataset.digest,
-        "further": {pointer: row.digest for pointer, row in planned.further.items()},
-    }
-    canonical = json.dumps(named, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

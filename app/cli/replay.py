@@ -22,6 +22,7 @@ from app.cli.tolerances import Tolerances, read_tolerances
 from seatrial.client import Client, ProblemResponseError, Source, WaitTimeoutError
 from seatrial.contracts.registry import as_meant
 from seatrial.contracts.states import RunState
+from seatrial.store.salts import DRAWN, GIVEN
 from seatrial.terminals import escaped_line
 
 if TYPE_CHECKING:
@@ -225,6 +226,10 @@ def _run(
     return _opened(client.bundle(audit.id, scratch / "replayed.zip"), scratch / "replayed")
 
 
+_REQUESTED = {DRAWN: GIVEN}
+"""What a service adds to a request, by the name it is asked for with."""
+
+
 def asked_again(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of a recorded request is asked again.
 
@@ -233,7 +238,7 @@ def asked_again(spec: Mapping[str, Any]) -> dict[str, Any]:
     compare them with themselves.
     """
     unasked = {"baseline", "idempotency_key", "reuse"} | (set() if spec.get("stop") else {"policy"})
-    return {name: value for name, value in spec.items() if name not in unasked}
+    return {_REQUESTED.get(name, name): value for name, value in spec.items() if name not in unasked}
 
 
 def _upload(client: Client, one: "BundleInput", manifest: dict[str, Any], source: Source | None) -> str:

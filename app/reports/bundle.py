@@ -41,6 +41,7 @@ from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.families.shared.settling import settled_document
 from seatrial.store.artifacts import ArtifactDamagedError
 from seatrial.store.records import read_records, to_parquet
+from seatrial.store.salts import told_spec
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
 # Zip knows no earlier moment.
@@ -241,7 +242,7 @@ def _write(writer: _Writer, contents: _Contents, services: Services, *, with_inp
         created_at=audit.created_at,
         started_at=audit.started_at,
         finished_at=audit.finished_at,
-        spec={**audit.spec, "model": audit.model_id, "dataset": audit.dataset_id},
+        spec={**told_spec(audit.spec, audit.state), "model": audit.model_id, "dataset": audit.dataset_id},
         spec_digest=audit.spec_digest,
         seed=audit.seed,
         samples=audit.samples,

@@ -45,6 +45,7 @@ from seatrial.reporting.schemas import (
 from seatrial.reporting.table_words import in_words_of
 from seatrial.reporting.words import enumerate_words
 from seatrial.store.artifacts import ArtifactMissingError, ArtifactStore
+from seatrial.store.salts import told_spec
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, ModelRow
 
 _WORST_FIRST: tuple[Standing, ...] = ("not_real", "unproven", "pending", "partly", "real")
@@ -102,7 +103,7 @@ def compose_report(
         checks=checks,
         glossary=_glossary(rows, checks),
         reproduction=ReportReproduction(
-            request={**audit.spec, "model": audit.model_id, "dataset": audit.dataset_id},
+            request={**told_spec(audit.spec, audit.state), "model": audit.model_id, "dataset": audit.dataset_id},
             seed=audit.seed,
             spec_digest=audit.spec_digest,
             versions=_versions(model, repository.workers_of(session, audit_id))

@@ -24,6 +24,13 @@ class AuditCreate(Request):
         min_length=1, max_length=16, description="What to run; each is a family and its parameters."
     )
     seed: int = Field(default=0, ge=0, le=2**53 - 1, description="Everything random follows from it.")
+    salt: str | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{32}$",
+        description="Of a model behind a URL: what the edits and orders of a text audit follow from beside the seed, "
+        "so that no vendor can know them. Null: the service draws one, `drawn_salt` of the `spec`. To run an audit "
+        "again to the byte give its own: such an audit carries the doubt `chosen_salt`.",
+    )
     samples: int | None = Field(
         default=None,
         ge=2,

@@ -20,6 +20,14 @@ SHARED: tuple[FlagSpec, ...] = (
         remedy="Let every input be answered as if it were alone: no statistics of the batch, nothing that counts it.",
     ),
     FlagSpec(
+        code="chosen_salt",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="Whoever asked for the audit of a model behind a URL gave its salt too: the model may know which edits "
+        "it will be asked about.",
+        remedy="Leave `salt` out, which the service then draws; give one only to run an earlier audit again.",
+    ),
+    FlagSpec(
         code="left_out",
         severities=("warning",),
         speaks_of=("*",),

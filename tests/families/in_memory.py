@@ -70,6 +70,9 @@ class Books:
     def seed(self, purpose: str, example_id: int) -> int:
         return int.from_bytes(hashlib.sha256(f"{purpose} {example_id}".encode()).digest()[:7], "big")
 
+    def salted_seed(self, purpose: str, example_id: int) -> int:
+        return self.seed(purpose, example_id)
+
     def generators(self, purpose: str, example_ids: list[int]) -> list[torch.Generator]:
         return [torch.Generator().manual_seed(self.seed(purpose, key)) for key in example_ids]
 

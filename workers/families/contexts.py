@@ -105,6 +105,10 @@ class RunContext(Protocol):
         """Return a 63-bit seed made of (audit seed, family, purpose, example id) alone."""
         ...
 
+    def salted_seed(self, purpose: str, example_id: int) -> int:
+        """Return one that nobody can know before an audit of a model behind a URL: its salt goes into it as well."""
+        ...
+
     def records(self, stage: str) -> Records:
         """Return the records of a finished stage of this check."""
         ...

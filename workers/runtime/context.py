@@ -311,6 +311,12 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         """Return a seed made of what it is for alone."""
         return derive_seed(self._job.seed, self._job.kind, purpose, example_id)
 
+    def salted_seed(self, purpose: str, example_id: int) -> int:
+        """Return a seed made of what it is for and of the audit's salt; see :class:`...contexts.RunContext`."""
+        if self._job.salt is None:
+            return self.seed(purpose, example_id)
+        return derive_seed(self._job.seed, self._job.salt, self._job.kind, purpose, example_id)
+
     def records(self, stage: str) -> Records:
         """Return the records of a finished stage of this check."""
         return self._earlier[stage]

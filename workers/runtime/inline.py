@@ -219,6 +219,7 @@ class InlineExecutor:
         result = with_declared_means(result, family_spec(job.check.kind), stored, done.get)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
         noted += [*mixed(job.shards), *left_out(done, job.audit.spec["max_error_rate"])]
+        noted += chosen_salt(job.audit.spec)
         return settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
 
     def _drawn(self, family: AnyFamily, job: CheckJob, result: Result) -> dict[str, Any]:
@@ -284,6 +285,20 @@ def _errored_shares(done: Mapping[str, Records]) -> dict[str, float]:
     """Return which share of the examples of each stage errored; nothing of a stage that is begun and not measured."""
     measured = {name: records for name, records in done.items() if records is not None}
     return {name: pc.mean(one["errored"].cast("float64")).as_py() or 0.0 for name, one in measured.items()}
+
+
+def chosen_salt(spec: Mapping[str, Any]) -> list[Flag]:
+    """Doubt an audit whose randomness whoever asked for it knows wholly."""
+    if spec.get("salt") is None:
+        return []
+    return [
+        Flag(
+            code="chosen_salt",
+            severity="warning",
+            message=f"The salt {spec['salt']} was given with the request: whoever serves the model can work out what "
+            "this audit asks before it does.",
+        )
+    ]
 
 
 def left_out(done: Mapping[str, Records], allowed: float) -> list[Flag]:

@@ -43,6 +43,7 @@ class ShardJob:
         examples: Examples of the stage, all its shards together.
         further_models: Other models by the parameter naming them.
         further_datasets: Other datasets by the parameter naming them.
+        salt: What of a model behind a URL randomness follows from that its vendor may not know; None of others.
         earlier: Artifacts of the records of the stages before this one.
         sent: Texts, or images, this check's other shards have sent through a text model or an endpoint so far.
         checkpoint: Artifact of the shard's checkpoint, if it has one.
@@ -56,6 +57,7 @@ class ShardJob:
     params: FamilyParams
     shard: Shard
     seed: int
+    salt: str | None
     samples: int
     batch_size: int
     model: ModelRow
@@ -78,7 +80,7 @@ class ShardJob:
             "shard": [self.shard_id, self.shard.stage, self.shard.start, self.shard.stop],
             "kind": self.kind,
             "params": self.params.model_dump(mode="json"),
-            "sample": [self.seed, self.samples, self.batch_size],
+            "sample": [self.seed, self.salt, self.samples, self.batch_size],
             "resources": [[name, row.digest, row.manifest] for name, row in rows],
             "code": code_version(),
         }

@@ -16,6 +16,7 @@ from seatrial.store.artifacts import ArtifactDamagedError
 from seatrial.store.checkpoints import may_resume
 from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_shard, give_back
+from seatrial.store.salts import salt_of
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, HardeningRow, ModelRow, ShardRow, StageRow
 from workers.errors import AccidentError, WorkError, log_fault
@@ -158,6 +159,7 @@ def read_job(database: Database, shard_id: str) -> ShardJob:
             params=params,
             shard=Shard(shard.stage, shard.start, shard.stop),
             seed=audit.seed,
+            salt=salt_of(audit.spec),
             samples=audit.samples,
             batch_size=audit.spec["batch_size"],
             model=session.get_one(ModelRow, audit.model_id),

@@ -45,6 +45,9 @@ class Context:
     def seed(self, purpose: str, example_id: int) -> int:
         return derive_seed(0, purpose, example_id)
 
+    def salted_seed(self, purpose: str, example_id: int) -> int:
+        return self.seed(purpose, example_id)
+
     def records(self, stage: str) -> Records:
         return self.done[stage]
 

@@ -88,6 +88,9 @@ class Context:
     def seed(self, purpose: str, example_id: int) -> int:
         return int.from_bytes(hashlib.sha256(f"{purpose} {example_id}".encode()).digest()[:7], "big")
 
+    def salted_seed(self, purpose: str, example_id: int) -> int:
+        return self.seed(purpose, example_id)
+
     def check_cancelled(self) -> None:
         pass
 

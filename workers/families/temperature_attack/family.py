@@ -242,7 +242,7 @@ def _close(
     flipping = [recipe for recipe in params.recipes if recipe != UNCOUNTED]
     if not flipping:
         return probed
-    texts = [displaced(example.text, context.seed("displaced", example.example_id)) for example in examples]
+    texts = [displaced(example.text, context.salted_seed("displaced", example.example_id)) for example in examples]
     others = [replace(example, text=text) for example, text in zip(examples, texts, strict=True)]
     service = context.scoring()
     extents = [own_part(example.text, service.seen(text)) for example, text in zip(examples, texts, strict=True)]
@@ -265,7 +265,7 @@ def _search_labels(
     searching = searching_labels(recipe)
     purpose, before = f"{recipe.name} {LABEL_ONLY}", fallen or {}
     jobs = [
-        _job(params, example, context.seed(purpose, example.example_id), decisions, searching, seen)
+        _job(params, example, context.salted_seed(purpose, example.example_id), decisions, searching, seen)
         for example, seen in zip(examples, extents, strict=True)
         if (LABEL_ONLY, example.example_id) not in before
     ]

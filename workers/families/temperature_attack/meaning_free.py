@@ -55,7 +55,7 @@ def edit_survivors(
             continue
         context.check_cancelled()
         # The same for every recipe: what has been asked once is known.
-        seed, service = context.seed("meaning-free", example.example_id), context.scoring()
+        seed, service = context.salted_seed("meaning-free", example.example_id), context.scoring()
         left = None if params.query_budget is None else max(0, params.query_budget - outcome.queries)
         edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))[:left]
         if not edits:

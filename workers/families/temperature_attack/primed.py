@@ -51,7 +51,7 @@ def with_primed(context: TextContext, records: Records, examples: Sequence[TextE
 
 def _questions(context: TextContext, example: TextExample) -> list[Text]:
     """Return a text, and of every round its edited one alone, the text itself, and the edited one after it."""
-    seed = context.seed("primed", example.example_id)
+    seed = context.salted_seed("primed", example.example_id)
     asked: list[Text] = [example.text]
     for number, places in enumerate(ROUNDS):
         at = seed + 3 * number

@@ -82,7 +82,7 @@ def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: st
         examples: Its texts.
         purpose: Of the edits: another one makes others of them.
     """
-    seeds = [context.seed(purpose, example.example_id) for example in examples]
+    seeds = [context.salted_seed(purpose, example.example_id) for example in examples]
     service = context.scoring()
     extents = [service.seen(example.text) for example in examples]
     paths = [

@@ -48,7 +48,7 @@ def with_written(context: TextContext, records: Records, examples: Sequence[Text
                 kind,
                 share,
                 least,
-                context.seed(f"written {number}", example.example_id),
+                context.salted_seed(f"written {number}", example.example_id),
                 service.seen(example.text),
             )
             for example in examples
