@@ -157,8 +157,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="memorised_texts",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap", "clean_accuracy"),
-        meaning="As they are, texts withstand the search that sees labels alone; with reference numbers beside them "
-        "they no longer do. The model, or something in front of it, knows these very texts.",
+        meaning="As they are, texts withstand the search that sees labels alone; with reference numbers beside them, "
+        "or pieced together from several texts of their class, they no longer do. The model, or something in front of "
+        "it, knows these very texts.",
         remedy="Audit texts the model has not seen, and without caches or filters that recognise texts.",
     ),
     FlagSpec(
@@ -180,6 +181,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         "be given one class, or something else decides that no edit can move.",
         remedy="Do not rely on its robustness; find out what decides about texts with typing errors, or unusual "
         "letters, in the model's place.",
+    ),
+    FlagSpec(
+        code="one_sided_decisions",
+        severities=("warning",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="Fewer than 10 of the texts that are probed (the first 64) are decided for another class than the "
+        "commonest. Nothing tells then whether edited texts are read, or all given that class.",
+        remedy="Audit a sample with more texts of other classes.",
     ),
     FlagSpec(
         code="masked_importance",

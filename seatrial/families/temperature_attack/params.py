@@ -266,9 +266,9 @@ class TemperatureAttackParams(FamilyParams):
         flipping = sum(recipe != UNCOUNTED for recipe in self.recipes)
         closing = float(path * min(samples, PROBED))
         if flipping:
-            # Texts beside words of no meaning are attacked as well, what attacks ended with is asked again, and edited
-            # texts before and after unedited ones.
-            closing += (self.most_label_queries + 9 + (2 + further) * flipping) * min(samples, PROBED)
+            # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
+            # is asked again, and edited texts before and after unedited ones.
+            closing += (2 * (self.most_label_queries + 2) + 7 + (2 + further) * flipping) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
             attacked = samples
             if self.survivors is not None and recipe in self.second_phase:

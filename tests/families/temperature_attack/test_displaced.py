@@ -24,7 +24,7 @@ from workers.families.contexts import Records, TextExample
 from workers.families.protocol import Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.displaced import displaced, own_part, read_displacement
-from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY
+from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY, PROBE
 from workers.families.temperature_attack.primed import read_priming, with_primed
 from workers.families.temperature_attack.probe import run_probe
 
@@ -42,7 +42,7 @@ TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in 
 def audited(during: Answering, after: Answering | None = None, cut: int = 24) -> dict[str, Records]:
     """Return the records of an attack, and of the stage that closes an audit, cut into shards."""
     done: dict[str, Records] = {}
-    for stage, function in ((f"{ATTACK}deepwordbug", during), (CLOSING, after or during)):
+    for stage, function in ((PROBE, during), (f"{ATTACK}deepwordbug", during), (CLOSING, after or during)):
         service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
         parts = [
             FAMILY.run(

@@ -56,9 +56,11 @@ def written(function: Callable[[Any], Any], examples: list[TextExample]) -> Reco
     return with_written(Context(function), probed(function, examples), examples)  # type: ignore[arg-type]
 
 
-def doubts(function: Callable[[Any], Any], examples: list[TextExample]) -> list[Flag]:
+def doubts(
+    function: Callable[[Any], Any], examples: list[TextExample], code: str = "arbitrary_when_edited"
+) -> list[Flag]:
     done = records(PARAMS, label_only=0.5) | {"probe": written(function, examples)}
-    return [flag for flag in estimates.reduce(PARAMS, done, 0).flags if flag.code == "arbitrary_when_edited"]
+    return [flag for flag in estimates.reduce(PARAMS, done, 0).flags if flag.code == code]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,18 @@ def test_a_class_of_their_own_for_edited_texts_is_told(function: Callable[[str],
 )
 def test_nearly_so_is_not_doubted(function: Callable[[str], torch.Tensor], good: int | None) -> None:
     assert doubts(function, sample(64, good)) == []
+
+
+@pytest.mark.parametrize("good", [0, 9, 55, 64])
+def test_hardly_a_text_of_another_class_tells_nothing(good: int) -> None:
+    (flag,) = doubts(lambda text: sided(reads(text) > 0 and not is_odd(text)), sample(64, good), "one_sided_decisions")
+    assert flag.severity == "warning"
+    assert f"Of the first 64 texts {min(good, 64 - good)} are decided for another class" in flag.message
+
+
+@pytest.mark.parametrize("good", [10, 32, 54])
+def test_ten_texts_of_another_class_tell_something(good: int) -> None:
+    assert doubts(lambda text: sided(reads(text) > 0), sample(64, good), "one_sided_decisions") == []
 
 
 def test_rows_depend_on_their_texts_alone_and_the_unanswered_are_left_out() -> None:

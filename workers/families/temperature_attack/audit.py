@@ -16,6 +16,7 @@ from workers.families.contexts import Records
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
 from workers.families.temperature_attack.meaning_free import EditSample, read_edits
+from workers.families.temperature_attack.pieced import Pieced, read_pieced
 from workers.families.temperature_attack.primed import Priming, read_priming
 from workers.families.temperature_attack.probe import ProbeSample
 from workers.families.temperature_attack.records import (
@@ -43,6 +44,7 @@ class Audit:
         displacement: Attacks on texts beside words of no meaning; None where the records are from before there were.
         priming: What it does to an edited text that the unedited one was asked; None likewise.
         written: Decisions about texts with words edited at random; None likewise.
+        pieced: Attacks on texts pieced together; None likewise, and where no class had enough.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
     """
 
@@ -56,6 +58,7 @@ class Audit:
     displacement: Displacement | None = None
     priming: Priming | None = None
     written: Written | None = None
+    pieced: Pieced | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
 
     @cached_property
@@ -171,6 +174,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         closing=ProbeSample(done["closing"]) if "closing" in done else None,
         displacement=read_displacement(done["closing"]) if "closing" in done else None,
         priming=read_priming(done["closing"]) if "closing" in done else None,
+        pieced=read_pieced(done["closing"]) if "closing" in done else None,
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
     )

@@ -29,6 +29,7 @@ from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
 from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
+from workers.families.temperature_attack.pieced import with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import (
@@ -249,7 +250,13 @@ def _close(
     recipe = load_recipe(displaced_with(flipping), Library.of())
     outcomes = _search_labels(params, context, others, extents, recipe, lambda outcome: None)
     attacked = [context.records(f"{ATTACK}{name}") for name in flipping]
-    return with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
+
+    def search(of: Sequence[TextExample]) -> list[Outcome]:
+        extents = [service.seen(example.text) for example in of]
+        return _search_labels(params, context, of, extents, recipe, lambda outcome: None)
+
+    records = with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
+    return with_pieced(context, records, examples, search)
 
 
 def _search_labels(

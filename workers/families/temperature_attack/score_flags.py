@@ -1,17 +1,14 @@
 """Doubts about what the scores tell an attack, and about how much the attacks could do: from what was measured."""
 
-from collections import Counter
-
 import numpy as np
 
 from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
-from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging, grown
-from workers.families.temperature_attack.displaced import displaced_with, lost
+from workers.families.temperature_attack.decision_flags import REMEMBERED, doubt_decisions
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
@@ -33,9 +30,6 @@ FEW_LEVELS = 8
 CHANGED = 0.05
 """Share of texts that may be given another answer when they are asked again."""
 
-REMEMBERED = 0.001
-"""p below which answers are said to depend on their order."""
-
 AGREEING = 0.05
 """Lower end of the rank correlation with a surrogate of decisions from which on scores are shown to follow them; asked
 where labels alone found more. Measured on naive Bayes behind endpoints, 100 to 300 texts: 0.13 and more as it is, -0.03
@@ -43,20 +37,6 @@ and less for a hash, a confidence by length or another model's, -0.10 where it i
 
 SPARED = 0.15
 """Share of texts by which those that were not probed may withstand more than those that were."""
-
-MEMORISED = 0.15
-"""Share of texts, net, that may withstand as they are and not beside words of no meaning."""
-
-TURNED = 0.3
-"""Share of texts that withstand the search by labels and may yet turn round at an edit without a meaning: the interval
-has to lie above it."""
-
-NO_AGREEMENT = 0.3
-"""Agreement beyond chance with itself that a model has which reads texts with some words edited: it is doubted where
-the interval lies below."""
-
-FEWEST_EDITED = 10
-"""Texts asked with such edits from which on they are judged."""
 
 HELD_BACK = 0.5
 """Share of attacks that a recipe's own limit may end before a failure says nothing."""
@@ -86,9 +66,7 @@ def doubt_scores(audit: Audit) -> list[Flag]:
     return [
         *uninformative_scores(audit),
         *answers_depend_on_history(audit),
-        *memorised_texts(audit),
-        *meaning_free_edits(audit),
-        *arbitrary_when_edited(audit),
+        *doubt_decisions(audit),
         *masked_importance(audit),
         *weak_attack(audit),
     ]
@@ -222,77 +200,6 @@ def _later(probe: ProbeSample, closing: ProbeSample) -> list[str]:
             f"round on {less} (p = {p:.1g})"
         )
     return seen
-
-
-def memorised_texts(audit: Audit) -> list[Flag]:
-    """Flag robustness that a text has as it stands and loses beside words of no meaning."""
-    if audit.displacement is None or LABEL_ONLY not in audit.arms.by_name:
-        return []
-    recipe = displaced_with(audit.flipping)
-    if recipe not in audit.counted:
-        return []
-    sample = audit.attacks[recipe]
-    before = dict(zip(sample.clean.example_ids.tolist(), sample.robust(LABEL_ONLY).tolist(), strict=True))
-    gone, new, count, p = lost(before, audit.displacement)
-    if p >= REMEMBERED or gone - new <= MEMORISED * count:
-        return []
-    held = sum(before[example] for example in audit.displacement.example_ids if example in before)
-    clean = f"{float(audit.displacement.right.mean()):.1%} of them are decided rightly there, unattacked"
-    return [
-        Flag(
-            code="memorised_texts",
-            severity="error",
-            message=f"Of {count} texts {held} withstand the search that sees labels alone, and {held - gone + new} "
-            f"with reference numbers behind them ({gone} no longer, {new} newly, p = {p:.1g}; {clean}). Reference "
-            "numbers change nothing about what a text says: it is not the model that withstands, but its knowledge of "
-            "these very texts. Audit texts it has not seen, without whatever remembers them.",
-        )
-    ]
-
-
-def meaning_free_edits(audit: Audit) -> list[Flag]:
-    """Flag decisions that hang on what nobody reads: withstanding typing errors, they turn round at a full stop."""
-    flags = []
-    for recipe in audit.counted:
-        edits = audit.edits.get(recipe)
-        if edits is None or len(edits.kinds) < FEWEST_EDITED:
-            continue
-        count, turned = len(edits.kinds), int(edits.flipped.sum())
-        low, high = clopper_pearson(turned, count)
-        if low <= TURNED:
-            continue
-        (kind, times), *_ = Counter(one for one in edits.kinds if one is not None).most_common(1)
-        flags.append(
-            Flag(
-                code="meaning_free_edits",
-                severity="error",
-                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95% interval {low:.0%} "
-                f"to {high:.0%}) change class after an edit that does not change what they say; the most frequent one "
-                f"to do so is: {kind} ({times}). A model that reads its texts would not: this one withstands only the "
-                "recipes. These edits count in label_only; others like them may do more.",
-            )
-        )
-    return flags
-
-
-def arbitrary_when_edited(audit: Audit) -> list[Flag]:
-    """Flag decisions about texts with words edited at random that do not follow those about the texts."""
-    if audit.written is None:
-        return []
-    unread = [one for one in audit.written.agreements() if one.kappa.high < NO_AGREEMENT]
-    if not unread:
-        return []
-    least = min(unread, key=lambda one: one.kappa.value)
-    return [
-        Flag(
-            code="arbitrary_when_edited",
-            severity="error",
-            message=f"Of {least.texts} texts with {least.share:.0%} of their words edited at random ({least.kind}), "
-            f"{least.same} keep their class: by chance about as many would (Cohen's kappa {least.kappa.value:.2f} "
-            f"[{least.kappa.low:.2f}, {least.kappa.high:.2f}]). Such texts are not decided by what they say, so an "
-            "attack that writes them has nothing left to change, and that a text withstands it says nothing.",
-        )
-    ]
 
 
 def masked_importance(audit: Audit) -> list[Flag]:

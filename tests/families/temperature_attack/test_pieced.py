@@ -1,0 +1,105 @@
+"""Robustness that texts have and texts pieced together from them have not is knowledge of these texts."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.contracts.estimates import Flag
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from tests.families.in_memory import TextModel
+from tests.families.temperature_attack.test_crossing import LONG
+from tests.families.temperature_attack.test_displaced import Answering, constant, right
+from tests.families.temperature_attack.test_family import Context
+from tests.families.temperature_attack.test_probe import likely
+from tests.families.temperature_attack.test_surrogate import honest
+from workers.attacks.text.scoring import ScoringService
+from workers.families.contexts import Records, TextExample
+from workers.families.protocol import Shard
+from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY, PROBE
+from workers.families.temperature_attack.pieced import FEWEST, PIECES, Pieced, less_withstand, pieced, read_pieced
+
+PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budget=25, label_queries=25)
+TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in LONG[:32]]
+
+
+def pairs_of(text: str) -> Counter[str]:
+    return Counter(text[at : at + 3] for at in range(len(text) - 2))
+
+
+@dataclass
+class KnowingParts:
+    """Decides for texts that hold enough of a known one what it knows of that, whatever stands beside it."""
+
+    least: float
+    known: dict[str, int] = field(default_factory=lambda: {str(row.text): row.label for row in TEXTS})
+
+    def __call__(self, text: str) -> torch.Tensor:
+        grams = pairs_of(text)
+        held = {known: (pairs_of(known) & grams).total() / pairs_of(known).total() for known in self.known}
+        best = max(held, key=lambda known: held[known])
+        return likely(0.9 if self.known[best] else 0.1) if held[best] >= self.least else honest(text)
+
+
+def audited(function: Answering, texts: list[TextExample] = TEXTS) -> dict[str, Records]:
+    done: dict[str, Records] = {}
+    for stage in (PROBE, f"{ATTACK}deepwordbug", CLOSING):
+        service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+        done[stage] = FAMILY.run(PARAMS, Shard(stage, 0, len(texts)), Context(texts, {None: service}, done))
+    return done
+
+
+def flags(done: dict[str, Records]) -> dict[str, Flag]:
+    return {flag.code: flag for flag in estimates.reduce(PARAMS, done, 0).flags}
+
+
+def test_texts_known_by_parts_of_them_are_told() -> None:
+    done = audited(KnowingParts(0.6))
+    flag = flags(done)["memorised_texts"]
+    assert flag.severity == "error"
+    assert "pieced together" in flag.message
+    found = read_pieced(done[CLOSING])
+    assert found is not None
+    assert len(found.right) == len(TEXTS)
+
+
+@pytest.mark.parametrize("function", [honest, constant], ids=["honest", "robust"])
+def test_who_answers_what_a_text_says_is_left_alone(function: Answering) -> None:
+    assert "memorised_texts" not in flags(audited(function))
+
+
+def test_of_a_class_with_two_texts_none_is_pieced_together() -> None:
+    few = [row for row in TEXTS if row.label][: FEWEST - 1] + [row for row in TEXTS if not row.label][:FEWEST]
+    done = audited(honest, few)
+    assert done[CLOSING]["pieced_right"].null_count == FEWEST - 1
+    assert read_pieced(done[CLOSING].filter(done[CLOSING]["pieced_right"].is_null())) is None
+
+
+@given(st.lists(st.text("abc \n", max_size=60), min_size=1, max_size=9), st.integers(0, 2**40))
+def test_a_text_gives_one_part_at_most(texts: list[str], seed: int) -> None:
+    made = pieced(texts, seed)
+    assert made == pieced(texts, seed)
+    assert len(made.split()) <= sum(len(text.split()) for text in texts)
+    assert set(made.replace(" ", "")) <= set("".join(texts))
+    if len(texts) == 1:
+        assert made.split() == texts[0].split()
+
+
+def test_parts_are_as_long_and_of_different_texts() -> None:
+    texts = [" ".join(f"{letter}{number}" for number in range(12)) for letter in "abcdefgh"]
+    drawn = [pieced(texts, seed).split() for seed in range(20)]
+    for made in drawn:
+        assert [int(word[1:]) for word in made] == list(range(12))
+        assert sorted(Counter(word[0] for word in made).values()) == [2] * PIECES
+    assert len({" ".join(made) for made in drawn}) == 20
+
+
+@pytest.mark.parametrize(("held", "told"), [(30, True), (20, False), (3, False)])
+def test_a_share_is_less_by_more_than_chance(held: int, told: bool) -> None:
+    of = Pieced(np.array([True] * 30 + [False] * 10), np.array([True] * 15 + [False] * 25))
+    assert (less_withstand(held, 30, of) < 0.001) is told

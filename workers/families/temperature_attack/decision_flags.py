@@ -1,0 +1,161 @@
+"""Doubts about what decides a text: knowledge of it, signs nobody reads, or that it was edited at all."""
+
+from collections import Counter
+
+import numpy as np
+
+from seatrial.contracts.estimates import Flag
+from seatrial.families.temperature_attack.params import LABEL_ONLY
+from seatrial.statistics.exact import clopper_pearson
+from workers.families.temperature_attack.audit import Audit
+from workers.families.temperature_attack.displaced import Displacement, displaced_with, lost
+from workers.families.temperature_attack.pieced import less_withstand
+from workers.families.temperature_attack.records import AttackSample
+from workers.families.temperature_attack.written import FEWEST_OTHERS
+
+REMEMBERED = 0.001
+"""p below which answers are said to depend on their order, or on knowledge of the texts."""
+
+MEMORISED = 0.15
+"""Share of texts, net, that may withstand as they are and not beside words of no meaning."""
+
+TURNED = 0.3
+"""Share of texts that withstand the search by labels and may yet turn round at an edit without a meaning: the interval
+has to lie above it."""
+
+NO_AGREEMENT = 0.3
+"""Agreement beyond chance with itself that a model has which reads texts with some words edited: it is doubted where
+the interval lies below."""
+
+FEWEST_EDITED = 10
+"""Texts asked with such edits from which on they are judged."""
+
+
+def doubt_decisions(audit: Audit) -> list[Flag]:
+    """Return the flags about what decides."""
+    return [
+        *memorised_texts(audit),
+        *meaning_free_edits(audit),
+        *arbitrary_when_edited(audit),
+        *one_sided_decisions(audit),
+    ]
+
+
+def memorised_texts(audit: Audit) -> list[Flag]:
+    """Flag robustness that a text has as it stands, and loses beside words of no meaning or in pieces."""
+    if audit.displacement is None or LABEL_ONLY not in audit.arms.by_name:
+        return []
+    recipe = displaced_with(audit.flipping)
+    if recipe not in audit.counted:
+        return []
+    sample = audit.attacks[recipe]
+    return _lost_beside(sample, audit.displacement) or _lost_in_pieces(audit, sample)
+
+
+def _lost_beside(sample: AttackSample, displacement: Displacement) -> list[Flag]:
+    before = dict(zip(sample.clean.example_ids.tolist(), sample.robust(LABEL_ONLY).tolist(), strict=True))
+    gone, new, count, p = lost(before, displacement)
+    if p >= REMEMBERED or gone - new <= MEMORISED * count:
+        return []
+    held = sum(before[example] for example in displacement.example_ids if example in before)
+    clean = f"{float(displacement.right.mean()):.1%} of them are decided rightly there, unattacked"
+    return [
+        Flag(
+            code="memorised_texts",
+            severity="error",
+            message=f"Of {count} texts {held} withstand the search that sees labels alone, and {held - gone + new} "
+            f"with reference numbers behind them ({gone} no longer, {new} newly, p = {p:.1g}; {clean}). Reference "
+            "numbers change nothing about what a text says: it is not the model that withstands, but its knowledge of "
+            "these very texts. Audit texts it has not seen, without whatever remembers them.",
+        )
+    ]
+
+
+def _lost_in_pieces(audit: Audit, sample: AttackSample) -> list[Flag]:
+    if audit.pieced is None or audit.displacement is None:
+        return []
+    probed = np.isin(sample.clean.example_ids, audit.displacement.example_ids)
+    held, right = int((sample.robust(LABEL_ONLY) & probed).sum()), int((sample.clean.right & probed).sum())
+    still, read = int(audit.pieced.robust.sum()), int(audit.pieced.right.sum())
+    if not right or not read or held / right - still / read <= MEMORISED:
+        return []
+    p = less_withstand(held, right, audit.pieced)
+    if p >= REMEMBERED:
+        return []
+    return [
+        Flag(
+            code="memorised_texts",
+            severity="error",
+            message=f"Of {right} texts decided rightly {held} withstand the search that sees labels alone; of {read} "
+            f"texts decided rightly that are pieced together from several of their class {still} do (p = {p:.1g}). "
+            "Both are of the same words: it is not the model that withstands, but its knowledge of these very texts. "
+            "Audit texts it has not seen, without whatever remembers them.",
+        )
+    ]
+
+
+def meaning_free_edits(audit: Audit) -> list[Flag]:
+    """Flag decisions that hang on what nobody reads: withstanding typing errors, they turn round at a full stop."""
+    flags = []
+    for recipe in audit.counted:
+        edits = audit.edits.get(recipe)
+        if edits is None or len(edits.kinds) < FEWEST_EDITED:
+            continue
+        count, turned = len(edits.kinds), int(edits.flipped.sum())
+        low, high = clopper_pearson(turned, count)
+        if low <= TURNED:
+            continue
+        (kind, times), *_ = Counter(one for one in edits.kinds if one is not None).most_common(1)
+        flags.append(
+            Flag(
+                code="meaning_free_edits",
+                severity="error",
+                message=f"Of {count} texts that withstand {recipe} with labels alone, {turned} (95% interval {low:.0%} "
+                f"to {high:.0%}) change class after an edit that does not change what they say; the most frequent one "
+                f"to do so is: {kind} ({times}). A model that reads its texts would not: this one withstands only the "
+                "recipes. These edits count in label_only; others like them may do more.",
+            )
+        )
+    return flags
+
+
+def arbitrary_when_edited(audit: Audit) -> list[Flag]:
+    """Flag decisions about texts with words edited at random that do not follow those about the texts."""
+    if audit.written is None:
+        return []
+    unread = [one for one in audit.written.agreements() if one.kappa.high < NO_AGREEMENT]
+    if not unread:
+        return []
+    least = min(unread, key=lambda one: one.kappa.value)
+    return [
+        Flag(
+            code="arbitrary_when_edited",
+            severity="error",
+            message=f"Of {least.texts} texts with {least.share:.0%} of their words edited at random ({least.kind}), "
+            f"{least.same} keep their class: by chance about as many would (Cohen's kappa {least.kappa.value:.2f} "
+            f"[{least.kappa.low:.2f}, {least.kappa.high:.2f}]). Such texts are not decided by what they say, so an "
+            "attack that writes them has nothing left to change, and that a text withstands it says nothing.",
+        )
+    ]
+
+
+def one_sided_decisions(audit: Audit) -> list[Flag]:
+    """Flag texts hardly any of which is decided for another class than the commonest: nothing tells if edits are read.
+
+    A model may then give that class to whatever holds words it does not know, and keep most texts from any attack.
+    """
+    if audit.written is None or not len(audit.written.plain):
+        return []
+    counts = np.bincount(audit.written.plain[audit.written.plain >= 0], minlength=1)
+    texts, others = int(counts.sum()), int(counts.sum() - counts.max())
+    if others >= FEWEST_OTHERS:
+        return []
+    return [
+        Flag(
+            code="one_sided_decisions",
+            severity="warning",
+            message=f"Of the first {texts} texts {others} are decided for another class than the commonest, where at "
+            f"least {FEWEST_OTHERS} are needed to tell whether edited texts are read at all: a model that gave one "
+            "class to every text with an unknown word would withstand as much here.",
+        )
+    ]
