@@ -70,6 +70,7 @@ class AsyncAudits(AsyncSession):
         shards: int | None = None,
         max_error_rate: float = 0.05,
         priority: int = 0,
+        salt: str | None = None,
         idempotency_key: str | None = None,
         **further: Any,
     ) -> Audit:
@@ -80,8 +81,7 @@ class AsyncAudits(AsyncSession):
             dataset: The dataset, or its id.
             checks: What to run: the ``kind`` of a family and its parameters each.
             seed: Everything random follows from it.
-            samples: Examples drawn, stratified by label; the whole dataset where that is smaller. By default 500, or as
-                many as the dataset holds beside those that a check sets apart.
+            samples: Examples drawn, stratified by label. By default 500, or what is left beside those set apart.
             policy: What it is judged by when it ends: an id, a name, ``name@version``, or a policy itself.
             baseline: Audit, or name of a baseline of the model, to compare it with; by default the policy's.
             stop: ``decided``: looks at the examples and stops once the policy's blocking rules are decided.
@@ -90,6 +90,7 @@ class AsyncAudits(AsyncSession):
             shards: Pieces each stage is cut into; by default sized to a minute each at most.
             max_error_rate: Share of errored examples above which a check fails.
             priority: The higher first among the audits of the project, -100 to 100.
+            salt: Of an earlier audit of a model behind a URL, to run it again to the byte, which is doubted.
             idempotency_key: Submitting twice with it is submitting once. Without one, each call makes up its own, so
                 that a lost response is asked for again and never becomes another audit.
             further: Fields that a newer service knows.
@@ -101,8 +102,8 @@ class AsyncAudits(AsyncSession):
             {"samples": samples, "policy": policy, "baseline": id_of(baseline), "stop": stop, "shards": shards}
         ) | as_json(further)
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
-        # An older service knows neither.
-        fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
+        # An older service knows none of them.
+        fields |= {name: value for name, value in {"priority": priority, "reuse": reuse, "salt": salt}.items() if value}
         body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
         headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
         return await self._ask(Request("POST", "/v1/audits", json=body, headers=headers), Audit)
@@ -124,6 +125,7 @@ class AsyncAudits(AsyncSession):
         shards: int | None = None,
         max_error_rate: float = 0.05,
         priority: int = 0,
+        salt: str | None = None,
         **further: Any,
     ) -> Cost:
         """Return what an audit would cost, before anything is spent; its arguments are those of :meth:`submit`."""
@@ -131,7 +133,7 @@ class AsyncAudits(AsyncSession):
             {"samples": samples, "policy": policy, "baseline": id_of(baseline), "stop": stop, "shards": shards}
         ) | as_json(further)
         fields |= {"seed": seed, "batch_size": batch_size, "max_error_rate": max_error_rate}
-        fields |= {name: value for name, value in {"priority": priority, "reuse": reuse}.items() if value}
+        fields |= {name: value for name, value in {"priority": priority, "reuse": reuse, "salt": salt}.items() if value}
         body = {"model": id_of(model), "dataset": id_of(dataset), "checks": as_json(checks), **fields}
         return await self._ask(Request("POST", "/v1/audits/estimate", json=body), Cost)
 
