@@ -24,7 +24,7 @@ class Reached:
 
     Attributes:
         now: Those of stages before the present one: the examples of the look that is measured for.
-        before: Those of stages after it: the examples of the look before.
+        before: Those that stages after it have reached at most: the examples of the look before.
         here: That of the present one's examples as they are cut so far.
         stages: That of each stage that has begun, likewise.
     """
@@ -48,6 +48,7 @@ class Course:
         here: Of all of the present stage.
         left: Of what follows.
         on_demand: Of what may be called for besides.
+        told: Share of the present stage that was told as done before it began, since looks before had no use for it.
     """
 
     run: float
@@ -55,6 +56,7 @@ class Course:
     here: float
     left: float
     on_demand: float = 0.0
+    told: float = 0.0
 
 
 class Standing(NamedTuple):
@@ -89,25 +91,27 @@ def course_of(
         reached: Which shares of their examples they have reached.
 
     >>> course_of({"a": 2.0, "b": 3.0, "c": 4.0}, "c", ["a", "c"])
-    Course(run=2.0, passed=5.0, here=4.0, left=0.0, on_demand=0.0)
+    Course(run=2.0, passed=5.0, here=4.0, left=0.0, on_demand=0.0, told=0.0)
     """
     if stage is None or stage not in costs:
         return None
     place = list(costs).index(stage)
+    shares = [reached.stages.get(name, 1.0) if name in begun else 0.0 for name in costs]
+    # Looks that are passed over measure some stages and not those that follow; what was begun after a stage went by it.
+    gone_by = [min(reached.before, max(shares[number:])) for number in range(len(shares))]
     run = passed = left = on_demand = 0.0
     for number, (name, cost) in enumerate(costs.items()):
         if name == stage:
             continue
-        told = reached.now if number < place else reached.before
         # One that is fitted, say, is fitted once and on all there is.
-        share = max(told, reached.stages.get(name, 1.0)) if name in begun else told
+        share = max(reached.now if number < place else gone_by[number], shares[number])
         passed += cost * share
         if isinstance(cost, OnDemand) and name not in begun:
             on_demand += cost * (1 - share)
         else:
             left += cost * (1 - share)
         run += cost * share if name in begun else 0.0
-    return Course(run, passed, costs[stage], left, on_demand)
+    return Course(run, passed, costs[stage], left, on_demand, max([0.0, *gone_by[place + 1 :]]))
 
 
 def share_of(standing: Standing, *, spent_s: float = 0.0) -> float | None:
@@ -124,8 +128,7 @@ def share_of(standing: Standing, *, spent_s: float = 0.0) -> float | None:
     if state in TERMINAL:
         return 1.0
     if course is not None:
-        # Of a stage that looks before had no use for, their share was told as done.
-        done = max(work.done * reached.here / work.total if work.total else 0.0, reached.before)
+        done = max(work.done * reached.here / work.total if work.total else 0.0, course.told)
         whole = course.passed + course.here + course.left + course.on_demand
         return (course.passed + course.here * done) / whole if whole else 0.0
     if stage in (None, PREFLIGHT):

@@ -49,13 +49,14 @@ def open_stage(
     examples: int,
     shards: list[ShardRow],
     estimated_s: float | None = None,
+    looks: list[dict[str, Any]] | None = None,
     code: str | None = None,
     measured_with: str | None = None,
 ) -> bool:
     """Begin a stage, or go on with one: its row, its shards, the check running on them; False when the claim was lost.
 
     Of a stage that goes on, as at the next look of an audit that stops when it is decided, ``examples`` are all it then
-    has and ``shards`` those that are added.
+    has and ``shards`` those that are added. Where it begins a look, ``looks`` are those that left the check open.
 
     From then on the audit is measured by ``code``; False also where another code has begun to measure it since.
     ``measured_with`` is kept of the worker that begins the check.
@@ -96,6 +97,7 @@ def open_stage(
             deferrals=0,
             estimated_s=estimated_s,
             **({"measured_with": measured_with} if moved else {}),
+            **({} if looks is None else {"looks": looks}),
         )
         .execution_options(synchronize_session=False)
     )

@@ -268,6 +268,29 @@ def test_the_share_of_an_audit_that_is_looked_at_never_falls() -> None:
     assert told[-1] == pytest.approx(1.0)
 
 
+def test_what_looks_that_were_passed_over_left_unmeasured_is_not_told_as_done() -> None:
+    costs, sizes = {"attack": 1.0, "called": 1.0, "after": 1.0, "closing": 1.0}, (30, 60, 100)
+    told, begun, at = [0.0], list[str](), dict[str, float]()
+    # The second look is passed over by what the first stage tells.
+    for look, of_look in enumerate((["attack", "after"], ["attack"], ["attack", "after", "closing"])):
+        before = sizes[look - 1] / 100 if look else 0.0
+        for stage in of_look:
+            begun, had = [*dict.fromkeys([*begun, stage])], round(100 * at.get(stage, 0.0))
+            at[stage] = sizes[look] / 100
+            reached = Reached(now=sizes[look] / 100, before=before, here=at[stage], stages=dict(at))
+            for done in (had, sizes[look]):
+                work = StageWork(done=done, total=sizes[look], worked=0)
+                course = course_of(costs, stage, begun, reached)
+                share = share_of(Standing("running", stage, None, work, course, reached))
+                assert share is not None
+                told.append(share)
+        if look == 1:
+            # One stage is as far as this look, one as the first, which passed what it did not call for; one is to come.
+            assert told[-1] == pytest.approx((0.6 + 0.3 + 0.3 + 0.0) / 4)
+    assert told == pytest.approx(sorted(told))
+    assert told[-1] == pytest.approx(1.0)
+
+
 def test_what_earlier_stages_took_tells_how_long_later_ones_take(
     client: httpx.Client, services: Services, pair: tuple[str, str]
 ) -> None:

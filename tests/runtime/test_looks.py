@@ -109,6 +109,26 @@ def test_a_clear_pass_is_the_prefix_of_a_whole_audit(bench: AuditBench) -> None:
     assert "looks" not in (bench.check(whole).result or {})
 
 
+def test_near_its_bound_a_look_measures_no_more_than_tells_that_it_is_open(bench: AuditBench) -> None:
+    params: dict[str, Any] = {"effort": "quick", "attacks": ["ace"]}
+    whole = bench.submit(shards=1, samples=SAMPLES, params=params)
+    bench.worker().drain()
+    accuracy = result_of(bench, whole).estimates["clean_accuracy"].value
+    near = looked_at(bench, policy({"metric": "uncertainty_span.clean_accuracy", "min": accuracy}), params=params)
+    bench.worker().drain()
+    assert ended(bench, near) == SAMPLES
+    assert [look["examples"] for look in bench.check(near).looks or []] == SIZES[:-1]
+    begun: dict[str, set[int]] = {}
+    for shard in bench.shards(near):
+        begun.setdefault(shard.stage, set()).add(shard.start)
+    # Accuracy is read from the attacks: what follows them is measured once, for the last look.
+    assert {30, 125} <= begun["attack"]
+    assert all(start % 5 == 0 and start not in SIZES for start in begun["ace"])
+    all_records, records = records_of(bench, whole), records_of(bench, near)
+    assert all(table.equals(all_records[stage]) for stage, table in records.items())
+    assert [one.outcome for one in judged(bench, near).rules] == ["inconclusive"]
+
+
 def test_a_doubt_at_a_look_that_was_passed_over_keeps_a_later_one_from_passing(
     bench: AuditBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

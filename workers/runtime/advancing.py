@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -57,9 +57,9 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
         else:
             advanced = executor.advance(job, claim)
         if advanced.stage is not None:
-            return _open(database, settings, claim, job, advanced.stage, executor.device())
-        if advanced.open_look is not None:
-            _leave_open(database, settings, claim, job, advanced.open_look)
+            return _open(database, settings, claim, job, advanced.stage, executor.device(), advanced.open_looks)
+        if advanced.open_looks:
+            _leave_open(database, settings, claim, job, advanced.open_looks)
             return 0
         if advanced.error is not None:
             end, outcome = RunState.FAILED, {"error": advanced.error}
@@ -96,11 +96,12 @@ def advance(database: Database, executor: Executor, settings: Settings, claim: C
     return 0
 
 
-def _leave_open(database: Database, settings: Settings, claim: Claim, job: CheckJob, look: Mapping[str, Any]) -> None:
-    looks = [*(job.check.looks or []), dict(look)]
+def _leave_open(
+    database: Database, settings: Settings, claim: Claim, job: CheckJob, looks: Sequence[Mapping[str, Any]]
+) -> None:
     store_patiently(
         database,
-        lambda session: leave_open(session, claim.row_id, claim.token, looks),
+        lambda session: leave_open(session, claim.row_id, claim.token, job.looks_with(looks)),
         patience_s=settings.lease_s,
     )
 
@@ -177,8 +178,17 @@ def _located(problem: StoredProblem, job: CheckJob) -> StoredProblem:
     return problem.model_copy(update={"field": f"{place}/{problem.field}"})
 
 
-def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, stage: Stage, device: str) -> int:
-    examples = reach(job, stage, planned_looks(job))
+def _open(
+    database: Database,
+    settings: Settings,
+    claim: Claim,
+    job: CheckJob,
+    stage: Stage,
+    device: str,
+    open_looks: Sequence[Mapping[str, Any]],
+) -> int:
+    looks = job.looks_with(open_looks) if open_looks else None
+    examples = reach(job, stage, planned_looks(job, looks))
     begun = next((one for one in job.stages if one.name == stage.name), None)
     start, number = (begun.examples, begun.shards) if begun is not None else (0, 0)
     spec = job.audit.spec
@@ -200,6 +210,7 @@ def _open(database: Database, settings: Settings, claim: Claim, job: CheckJob, s
             examples=examples,
             shards=shards,
             estimated_s=estimated_s,
+            looks=looks,
             code=code_of_audits(settings),
             measured_with=measured_with(job, device, settings) if not job.stages else None,
         ),

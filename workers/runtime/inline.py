@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -43,7 +44,7 @@ from workers.runtime.jobs import (
     parse_manifest,
 )
 from workers.runtime.looks import at_look, planned_looks, reach
-from workers.runtime.open_looks import is_surely_open
+from workers.runtime.open_looks import NotReachedError, following, is_surely_open
 from workers.runtime.preflight import run_preflight
 from workers.runtime.resources import Resources
 from workers.runtime.stages import PREFLIGHT, PREFLIGHT_EXAMPLES
@@ -116,14 +117,15 @@ class InlineExecutor:
     def _look(self, family: AnyFamily, job: CheckJob, looks: Looks, holder: Holder) -> Advanced:
         """Return the stage a look still lacks; else what it says: the next look, or the end."""
         done, lacking = self._reached(family, job, looks)
-        if lacking is not None and not (lacking.is_closing and looks.is_early):
-            return Advanced(stage=lacking)
-        # Only once it is known that this look ends the audit.
-        closing = lacking
         policy = Policy.model_validate_json(json.dumps((job.audit.policy or {})["document"]))
-        stored, seed = job.params.model_dump(mode="json"), job.audit.seed
-        if looks.is_early and is_surely_open(policy, family_spec(job.check.kind), stored, done.get, looks, seed=seed):
-            return Advanced(open_look={"examples": looks.examples, "doubted": None})
+        whole = _is_reached(lacking, looks)
+        read = done.get if whole else partial(_reached_by_now, done)
+        asked = (policy, family_spec(job.check.kind), job.params.model_dump(mode="json"), read, looks)
+        # As soon as the stages that tell are there: others wait for a look that needs them.
+        if looks.is_early and is_surely_open(*asked, seed=job.audit.seed):
+            return self._left_open(family, job, looks, following(*asked, seed=job.audit.seed), is_doubted=None)
+        if not whole:
+            return Advanced(stage=lacking)
         result, look = self._taken(family, job, policy, looks, done, holder, was_doubted=_was_doubted(job))
         if (
             not look.is_open
@@ -133,23 +135,36 @@ class InlineExecutor:
         ):
             result, look = self._taken(family, job, policy, looks, done, holder, was_doubted=True)
         if look.is_open or (looks.is_early and _errs_often(job, done)):
-            return Advanced(open_look={"examples": looks.examples, "doubted": look.is_doubted})
-        if closing is not None:
-            return Advanced(stage=closing)
+            later = following(*asked, seed=job.audit.seed)
+            return self._left_open(family, job, looks, later, is_doubted=look.is_doubted)
+        if lacking is not None:
+            # Only once it is known that this look ends the audit.
+            return Advanced(stage=lacking)
         told = looks.model_copy(update={"may_pass": look.may_pass})
         return Advanced(values=self._drawn(family, job, result.model_copy(update={"looks": told})))
+
+    def _left_open(
+        self, family: AnyFamily, job: CheckJob, looks: Looks, later: Looks, *, is_doubted: bool | None
+    ) -> Advanced:
+        """Return what is written of looks that leave a check open, and the stage that a later one lacks first."""
+        _, lacking = self._reached(family, job, later)
+        over = [{"examples": examples, "doubted": None} for examples in looks.sizes[looks.ended : later.ended - 1]]
+        return Advanced(
+            stage=None if _is_reached(lacking, later) else lacking,
+            open_looks=[{"examples": looks.examples, "doubted": is_doubted}, *over],
+        )
 
     def _reached(self, family: AnyFamily, job: CheckJob, looks: Looks) -> tuple[StoredRecords, Stage | None]:
         """Return the records as far as a look takes them, and the stage that it lacks."""
         begun = {stage.name: stage for stage in job.stages}
-        reached = {PREFLIGHT: job.records()[PREFLIGHT]}
+        reached, taken = {PREFLIGHT: job.records()[PREFLIGHT]}, dict[str, int]()
         # It reads what stages are added to: each is read once, not anew for every stage.
-        done = StoredRecords(reached, self._store)
+        done = StoredRecords(reached, self._store, taken)
         while (stage := family.next_stage(job.params, done)) is not None:
             most = reach(job, stage, looks)
             if stage.name not in begun or begun[stage.name].examples < most:
                 return done, stage
-            reached[stage.name] = job.records(most)[stage.name]
+            reached[stage.name], taken[stage.name] = job.records(most)[stage.name], most
         return done, None
 
     def _taken(
@@ -244,6 +259,17 @@ def _measure(job: ShardJob, context: ShardContext, holder: Holder) -> tuple[Reco
     if records.num_rows != expected:
         raise RuntimeError(f"{job.kind} returned {records.num_rows} records for {expected} examples")
     return records, []
+
+
+def _is_reached(lacking: Stage | None, looks: Looks) -> bool:
+    """Tell whether a look has all it needs to be taken: an early one does without the stages that close a check."""
+    return lacking is None or (lacking.is_closing and looks.is_early)
+
+
+def _reached_by_now(done: StoredRecords, stage: str) -> Records:
+    if stage not in done:
+        raise NotReachedError(stage)
+    return done[stage]
 
 
 def _was_doubted(job: CheckJob) -> bool:

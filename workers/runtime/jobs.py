@@ -4,7 +4,7 @@ Without torch, and without a session: a job is read in one process and run in an
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,12 +173,16 @@ class CheckJob:
         return min(limit, available, *([self.audit.samples] if stage.source == SAMPLE else []))
 
     def records(self, most: int | None = None) -> dict[str, list[str]]:
-        """Return the artifacts of each stage's shards, in order; with ``most`` of those that end there or before."""
-        kept = [one for one in self.shards if most is None or one.stop <= most]
+        """Return the artifacts of each stage's shards, in order; with ``most`` of those that begin before it."""
+        kept = [one for one in self.shards if most is None or one.start < most]
         return {
             stage.name: [one.records_digest for one in kept if one.stage == stage.name and one.records_digest]
             for stage in self.stages
         }
+
+    def looks_with(self, more: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the looks that left it open, and more of them."""
+        return [*(self.check.looks or []), *map(dict, more)]
 
     def models(self) -> list[ModelRow]:
         """Return the models its shards load; advancing it loads none."""
@@ -242,14 +246,14 @@ class Advanced:
     """How a check goes on.
 
     Attributes:
-        stage: Its next stage, or one that goes on; None at its end.
-        open_look: What is written of a look that leaves it open, after which it goes on to the next.
+        stage: Its next stage, or one that goes on; None at its end. Beside ``open_looks``, that of the look after them.
+        open_looks: What is written of looks that leave it open, after which it goes on to the next.
         error: Why it failed; None where it did not.
         values: What is stored at its end: result and figures.
     """
 
     stage: Stage | None = None
-    open_look: Mapping[str, Any] | None = None
+    open_looks: Sequence[Mapping[str, Any]] = ()
     error: dict[str, Any] | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 

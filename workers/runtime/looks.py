@@ -4,7 +4,7 @@ The next look's shards are opened only while a rule that blocks is open (:mod:`s
 here is a function of what is stored, so that a worker that takes up where another was killed comes to the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seatrial.contracts.estimates import Estimate, Looks, Result
@@ -21,15 +21,20 @@ from workers.families.stages import SAMPLE, Stage
 from workers.runtime.jobs import CheckJob
 
 
-def planned_looks(job: CheckJob) -> Looks | None:
-    """Return the looks of a check, the one that comes next as ``ended``; None where it is measured as a whole."""
+def planned_looks(job: CheckJob, taken: Sequence[Mapping[str, Any]] | None = None) -> Looks | None:
+    """Return the looks of a check, the one that comes next as ``ended``; None where it is measured as a whole.
+
+    Args:
+        job: The check.
+        taken: Looks that left it open; by default those that are stored.
+    """
     if job.audit.spec.get("stop") != "decided" or job.audit.policy is None:
         return None
     stopping = family(job.check.kind).stopping
     sizes = planned_sizes(stopping, job.params, job.sampled(), job.audit.spec["batch_size"])
     if len(sizes) == 1:
         return None
-    return Looks(sizes=sizes, alphas=spending(len(sizes)), ended=1 + len(job.check.looks or []))
+    return Looks(sizes=sizes, alphas=spending(len(sizes)), ended=1 + len(taken or job.check.looks or []))
 
 
 def reach(job: CheckJob, stage: Stage, looks: Looks | None) -> int:

@@ -13,17 +13,26 @@ class StoredRecords(Mapping[str, Records]):
     Args:
         digests: Artifacts of each stage's shards, in order; stages in the order they were begun.
         store: Where they are.
+        most: Stage to the examples that are taken of it, the first ones; of others, all.
     """
 
-    def __init__(self, digests: Mapping[str, Sequence[str]], store: Files) -> None:
+    def __init__(
+        self, digests: Mapping[str, Sequence[str]], store: Files, most: Mapping[str, int] | None = None
+    ) -> None:
         self._digests = digests
         self._store = store
+        self._most = {} if most is None else most
         self._read: dict[str, Records] = {}
 
     def __getitem__(self, stage: str) -> Records:
         if stage not in self._read:
-            self._read[stage] = read_records(self._store, self._digests[stage])
+            read = read_records(self._store, self._digests[stage])
+            self._read[stage] = read if read is None else read.slice(0, self._most.get(stage))
         return self._read[stage]
+
+    def __contains__(self, stage: object) -> bool:
+        # A mapping's own way is to read it.
+        return stage in self._digests
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._digests)
