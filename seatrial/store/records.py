@@ -126,7 +126,8 @@ def read_records(store: Reads, digests: Iterable[str]) -> Any:
     Raises:
         ArtifactMissingError: One of them is gone, or damaged.
     """
-    tables = [pq.read_table(pa.BufferReader(store.read_bytes(digest)), partitioning=None) for digest in digests]
+    # A file's own reader: ``pq.read_table`` makes a dataset of it first, which took as long again (of 128 rows).
+    tables = [pq.ParquetFile(pa.BufferReader(store.read_bytes(digest))).read(use_threads=False) for digest in digests]
     if not tables:
         return None
     whole = pa.concat_tables(tables).combine_chunks()
