@@ -23,7 +23,7 @@ BINS = 15
 WIDTH = 0.1
 """Intervals are as wide on either side at most."""
 FEWER = MANY // 50
-"""Examples a truth is taken from: the Kuiper error takes as many squared."""
+"""Examples a truth is taken from: the Kuiper error took as many squared when the published ones were."""
 
 
 class Parts(NamedTuple):

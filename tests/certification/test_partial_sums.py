@@ -2,9 +2,12 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.certification.instances import random_instance
-from workers.certification.partial_sums import resampled_ks, worst_ks, worst_kuiper
+from workers.certification import partial_sums
+from workers.certification.partial_sums import least_sums, resampled_ks, worst_ks, worst_kuiper
 
 NEAR = 1e-7
 
@@ -79,6 +82,71 @@ def test_kuiper_is_between_ks_and_twice_it_and_both_grow_with_the_intervals() ->
         assert once <= ranges + 1e-12 <= 2 * once + 2e-12
         assert worst_ks(lower * 0.9, upper, correct).value >= once - 1e-12
         assert worst_kuiper(lower * 0.9, upper, correct).value >= ranges - 1e-12
+
+
+def best_of_all_ranges(side):
+    """Return the largest sum of any range, every pair of cuts tried."""
+    cuts = range(2 * len(side.values))
+    return max(side.terms(low, high).sum() for low in cuts for high in cuts if low < high)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans()), min_size=1, max_size=14),
+    st.sampled_from([6, 7.3]),
+)
+def test_the_best_range_is_the_best_of_all_ranges(given_ends, largest) -> None:
+    """Ends on a grid, so that many are equal; most right, most wrong, points, and intervals within each other."""
+    ends = np.array([sorted(one[:2]) for one in given_ends]) / largest
+    correct = np.array([one[2] for one in given_ends])
+    for side in partial_sums._sides(ends[:, 0], ends[:, 1], correct):
+        low, high = partial_sums._best_range(side)
+        assert low < high
+        assert max(0.0, side.terms(low, high).sum()) == pytest.approx(max(0.0, best_of_all_ranges(side)), abs=1e-12)
+
+
+def test_the_best_range_is_what_trying_every_end_in_turn_finds() -> None:
+    """Of drawn ends, no two alike: the same examples in it, so that the value is the same to the last bit."""
+    rng = np.random.default_rng(6)
+    for _ in range(40):
+        lower, upper, _, correct = random_instance(rng, int(rng.integers(1, 300)), 5)
+        for side in partial_sums._sides(lower, upper, correct):
+            found, tried = side.terms(*partial_sums._best_range(side)), side.terms(*best_by_turns(side))
+            assert found.tolist() == tried.tolist() or max(found.sum(), tried.sum()) <= 0
+
+
+def best_by_turns(side):
+    """Return the best range by a sum for every beginning, kept up to date end by end: O(n^2)."""
+    many, cut, wrong = 2 * len(side.values), np.repeat(side.values, 2), ~side.correct
+
+    def below(at, amount):
+        return np.cumsum(np.bincount(2 * at + 1, weights=amount, minlength=many), dtype=np.float64)
+
+    one = np.ones(int(wrong.sum()))
+    ended = below(side.end[wrong], side.upper[wrong])
+    gained = ended + cut * (below(side.start[wrong], one) - below(side.end[wrong], one))
+    lost = ended.copy()
+    order = np.flatnonzero(side.correct)
+    order = order[np.argsort(side.end[order], kind="stable")]
+    caught, best, where = 0, 0.0, (0, 1)
+    for high in range(1, many):
+        while caught < len(order) and 2 * side.end[order[caught]] < high:
+            one_caught = order[caught]
+            lost[: 2 * side.start[one_caught] + 1] += 1 - side.upper[one_caught]
+            caught += 1
+        low = int(lost[:high].argmin())
+        if gained[high] - lost[low] > best:
+            best, where = float(gained[high] - lost[low]), (low, high)
+    return where
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), max_size=12), st.lists(st.integers(0, 9), min_size=6))
+def test_least_sums_are_those_of_every_place_in_turn(coming, base) -> None:
+    sums, expected = np.array(base, dtype=np.float64), [float(min(base))]
+    for place, amount in coming:
+        sums[: place + 1] += amount
+        expected.append(float(sums.min()))
+    places, amounts = (np.array([one[at] for one in coming], dtype=np.int64) for at in (0, 1))
+    assert least_sums(np.array(base, dtype=np.float64), places, amounts).tolist() == expected
 
 
 def test_resampled_ks_is_that_of_the_sample_drawn() -> None:

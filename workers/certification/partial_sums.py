@@ -143,7 +143,7 @@ def ks_deviations(lower: Floats, upper: Floats, gaps: ArrayLike) -> Floats:
 def worst_kuiper(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike) -> WorstSum:
     """Return the largest Kuiper error that any confidences within the intervals have.
 
-    Guarantee: as :func:`worst_ks`, for ranges a < z <= b. Takes O(n^2) additions, 0.1 s for 2000 examples.
+    Guarantee: as :func:`worst_ks`, for ranges a < z <= b; O(n log n).
 
     Args:
         lower: (n,) lower ends of certified confidence intervals, in [0, 1].
@@ -198,7 +198,11 @@ def _below(side: _Side, at: Ints, amount: Floats, chosen: Mask, weights: Floats)
 
 
 def _best_range(side: _Side) -> tuple[int, int]:
-    """Return the cuts between which the sum is largest."""
+    """Return the cuts between which the sum is largest.
+
+    What a range loses only falls, as it begins later, where a right answer's interval begins, and what it gains only
+    falls, as it ends later, once such an interval has ended: no other cut needs to be looked at.
+    """
     many = 2 * len(side.values)
     cut = np.repeat(side.values, 2)
     wrong = ~side.correct
@@ -212,16 +216,65 @@ def _best_range(side: _Side) -> tuple[int, int]:
     ended = below(side.end[wrong], side.upper[wrong])
     gained = ended + cut * (below(side.start[wrong], one) - below(side.end[wrong], one))
     # What is lost if the range begins at a cut: wrong answers that end before, right ones caught inside.
-    lost = ended.copy()
     order = np.flatnonzero(side.correct)
     order = order[np.argsort(side.end[order], kind="stable")]
-    caught, best, where = 0, 0.0, (0, 1)
-    for high in range(1, many):
-        while caught < len(order) and 2 * side.end[order[caught]] < high:
-            one_caught = order[caught]
-            lost[: 2 * side.start[one_caught] + 1] += 1 - side.upper[one_caught]
-            caught += 1
-        low = int(lost[:high].argmin())
-        if gained[high] - lost[low] > best:
-            best, where = float(gained[high] - lost[low]), (low, high)
-    return where
+    begins, place = np.unique(side.start[order], return_inverse=True)
+    lows = np.append(0, 2 * begins + 1)
+    caught = 1 - side.upper[order]
+    highs = np.append(2 * side.end[order], many - 1)
+    before = np.searchsorted(side.end[order], highs / 2)
+    sums = gained[highs] - least_sums(ended[lows], place, caught)[before]
+    best = int(sums.argmax())
+    if sums[best] <= 0:
+        return 0, 1
+    high, inside = int(highs[best]), before[best]
+    amounts = np.bincount(place[:inside], weights=caught[:inside], minlength=len(lows))
+    lost = (ended[lows] + np.cumsum(amounts[::-1])[::-1])[lows < high]
+    return int(lows[lost.argmin()]), high
+
+
+def least_sums(base: Floats, places: Ints, amounts: Floats) -> Floats:
+    """Return the least of the sums base[j] + amounts at places from j on, of the first t amounts (t = 0 .. n).
+
+    A tree over the places, each followed by the amounts that fall on it, knows of every part the sum of its amounts and
+    the least sum within it; an amount changes the parts it lies in. All changes are made level by level: O(n log n).
+
+    Args:
+        base: (m,) at least one.
+        places: (n,) from 0 to m - 1.
+        amounts: (n,) in the order they come.
+
+    >>> least_sums(np.array([0.0, 1.0]), np.array([0, 1]), np.array([2.0, 3.0])).tolist()
+    [0.0, 1.0, 4.0]
+    """
+    n, m = len(places), len(base)
+    # A place's own leaf comes before those of the amounts on it, as a sum from there takes all of them.
+    order = np.argsort(np.append(np.arange(m), places), kind="stable")
+    leaf = np.empty(n + m, dtype=np.int64)
+    leaf[order] = np.arange(n + m)
+    size = 1 << (n + m - 1).bit_length()
+    first_sum, first_least = np.zeros(size), np.full(size, np.inf)
+    first_least[leaf[:m]] = base
+    node, total, least = leaf[m:], amounts.astype(np.float64), np.full(n, np.inf)
+    index = np.arange(n)
+    while size > 1:
+        # By the part they lie in, and there as they come: the latest of either half is what it is by then.
+        order = np.argsort(node >> 1, kind="stable")
+        is_right, parent = (node[order] & 1).astype(np.bool_), node[order] >> 1
+        begin = np.maximum.accumulate(np.where(np.diff(parent, prepend=-1) > 0, index, 0))
+        halves = []
+        for half, is_here in enumerate((~is_right, is_right)):
+            latest = np.maximum.accumulate(np.where(is_here, index, -1))
+            has_changed, at = latest >= begin, order[np.maximum(latest, 0)]
+            halves.append(
+                [
+                    np.where(has_changed, now[at], first[2 * parent + half])
+                    for now, first in ((total, first_sum), (least, first_least))
+                ]
+            )
+        (left_sum, left_least), (right_sum, right_least) = halves
+        total[order], least[order] = left_sum + right_sum, np.minimum(right_least, left_least + right_sum)
+        first_least = np.minimum(first_least[1::2], first_least[::2] + first_sum[1::2])
+        first_sum = first_sum[::2] + first_sum[1::2]
+        node, size = node >> 1, size // 2
+    return np.append(first_least, least)
