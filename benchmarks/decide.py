@@ -2,6 +2,7 @@
 
     python -m benchmarks.decide --gates 2000
     python -m benchmarks.decide --gates 0 --weights cnn.safetensors --layers cnn.json --images test.npz --epsilon 0.1
+    python -m benchmarks.decide --gates 0 --pairs 6 --effort standard --samples 500
 
 First simulated gates, the truth at the bound: of a rate, a mean, an expected calibration error and a difference of
 pairs, each alone, and of four rates under Holm's correction; "passed" and "failed" is the share of gates that say so,
@@ -10,19 +11,28 @@ of which each may be 2.5 %. The numbers are a worker's, and so is the question w
 Then audits of a real model, by a worker in this process, of `--samples` images: by rules whose bounds are far from and
 near what a whole audit finds, the examples attacked and the seconds of CPU time until the verdict, with looks and
 without. An audit of uncertainty_span has its whole sample attacked; a quarter of a percent is its preflight.
+
+With `--pairs` only bounds at what a whole audit finds, where looks decide nothing: so many times both, the other one
+first each time, so that a machine that becomes busy slows both; the median of the ratios of CPU time, and beside it
+what no noise touches: images through the model, those whose gradients were asked for, shards, and claims.
 """
 
 import argparse
 import io
 import json
 import math
+import os
+import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from app.gates.stored import read_measured
 from benchmarks.cases import add_options, parse
@@ -42,6 +52,7 @@ from seatrial.store.tables import DatasetRow, ModelRow
 from tests import assets
 from tests.databases import migrated
 from tests.runtime.bench import AuditBench
+from workers.models.image_classifier import ImageClassifier
 from workers.runtime.looks import at_look
 
 KIND = "uncertainty_span"
@@ -153,6 +164,49 @@ def _paired_means(rng: np.random.Generator) -> Any:
     return rng.beta(0.5, 2, 1000) - rng.beta(0.5, 2, 1000)
 
 
+class Passed:
+    """Images that went through the model under audit, and those of them whose gradients were asked for."""
+
+    def __init__(self) -> None:
+        self.images = self.with_gradients = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count while the context is open."""
+        logits = ImageClassifier.logits
+
+        def counting(classifier: ImageClassifier, images: Tensor) -> Tensor:
+            self.images += len(images)
+            self.with_gradients += len(images) * (torch.is_grad_enabled() and images.requires_grad)
+            return logits(classifier, images)
+
+        with patch.object(ImageClassifier, "logits", counting):
+            yield
+
+
+class Cost(NamedTuple):
+    """What a verdict took.
+
+    Attributes:
+        verdict: Of the policy.
+        found: The number its rule is about.
+        attacked: Examples of the first attack.
+        seconds: CPU time of this process and of its children that have ended.
+        counts: Images through the model, those with gradients, shards, claims.
+    """
+
+    verdict: str
+    found: Estimate | None
+    attacked: int
+    seconds: float
+    counts: dict[str, int]
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of its children that have ended, in seconds."""
+    return sum(os.times()[:4])
+
+
 class Bench(AuditBench):
     """A model and images of the command line, or the digits classifier, with a worker in this process."""
 
@@ -184,20 +238,37 @@ class Bench(AuditBench):
         with self.db.write() as session:
             session.add_all([self.model, self.dataset])
 
-    def verdict(
-        self, rule: dict[str, Any], *, stop: str | None, samples: int, params: dict[str, Any]
-    ) -> tuple[str, Estimate | None, int, float]:
-        """Return the verdict of a rule, its number, the examples attacked and the seconds of CPU time it took."""
+    def verdict(self, rule: dict[str, Any], *, stop: str | None, samples: int, params: dict[str, Any]) -> Cost:
+        """Return the verdict of a rule, and what it took."""
         policy = Policy(name="bench", rules=[rule])  # type: ignore[list-item]
         stored = {"source": SOURCE.model_dump(), "document": policy.model_dump(mode="json")}
-        before = time.process_time()
+        passed, before = Passed(), cpu_seconds()
         audit_id = self.submit(samples=samples, shards=1, stop=stop, params=params, policy=stored, batch_size=32)
-        self.worker().drain()
-        seconds = time.process_time() - before
+        with passed.counted():
+            claims = self.worker().drain()
+        seconds = cpu_seconds() - before
         with self.db.read() as session:
             judged = judge(policy, SOURCE, read_measured(session, audit_id))
-        attacked = sum(shard.stop - shard.start for shard in self.shards(audit_id) if shard.stage == "attack")
-        return judged.verdict, judged.rules[0].estimate, attacked, seconds
+        shards = self.shards(audit_id)
+        counts = {"images": passed.images, "with gradients": passed.with_gradients, "shards": len(shards)}
+        attacked = sum(shard.stop - shard.start for shard in shards if shard.stage == "attack")
+        return Cost(judged.verdict, judged.rules[0].estimate, attacked, seconds, {**counts, "claims": claims})
+
+
+def compare(bench: Bench, rule: dict[str, Any], asked: dict[str, Any], pairs: int) -> None:
+    """Print what a verdict takes with looks, in parts of what it takes without, by pairs that alternate."""
+    costs: dict[str | None, list[Cost]] = {None: [], "decided": []}
+    for pair in range(pairs):
+        for stop in (None, "decided") if pair % 2 == 0 else ("decided", None):
+            costs[stop].append(bench.verdict(rule, stop=stop, **asked))
+        ratio = costs["decided"][-1].seconds / costs[None][-1].seconds
+        both = " ".join(f"{costs[stop][-1].seconds:7.2f} s" for stop in costs)
+        print(f"    {both} {ratio:7.3f}x", flush=True)
+    ratios = [early.seconds / whole.seconds for whole, early in zip(*costs.values(), strict=True)]
+    print(f"    median {statistics.median(ratios):.3f}x, from {min(ratios):.3f}x to {max(ratios):.3f}x")
+    whole, early = (costs[stop][-1] for stop in costs)
+    told = [f"{name} {whole.counts[name]:,} and {early.counts[name]:,}" for name in whole.counts]
+    print(f"    {'; '.join(told)}; {whole.verdict} and {early.verdict}", flush=True)
 
 
 def measure(bench: Bench, arguments: argparse.Namespace) -> None:
@@ -206,13 +277,18 @@ def measure(bench: Bench, arguments: argparse.Namespace) -> None:
     asked = {"samples": arguments.samples, "params": params}
     attack = f"effort {arguments.effort}, {arguments.steps} steps at {arguments.epsilon:g}"
     print(f"\n{bench.model.name}, {asked['samples']} images, {attack}")
-    print(f"{'':52} {'whole':>24} {'looks':>24}   {'examples':>8} {'seconds':>8}")
+    if not arguments.pairs:
+        print(f"{'':52} {'whole':>24} {'looks':>24}   {'examples':>8} {'seconds':>8}")
     span = "mus" if arguments.effort == "quick" else "mus_worst"
     for metric, side, better in (("clean_accuracy", "min", -1), (span, "max", 1)):
         # The first one warms up, and says where the bounds are.
-        _, found, _, _ = bench.verdict({"metric": f"{KIND}.{metric}", side: 0.5}, stop=None, **asked)
+        found = bench.verdict({"metric": f"{KIND}.{metric}", side: 0.5}, stop=None, **asked).found
         if found is None or found.value is None or found.low is None or found.high is None:
             raise ValueError(f"{metric} has no interval")
+        if arguments.pairs:
+            print(f"{metric} {found.value:.3f}, exactly at its bound: whole, with looks", flush=True)
+            compare(bench, {"metric": f"{KIND}.{metric}", side: found.value}, asked, arguments.pairs)
+            continue
         width = (found.high - found.low) / 2
         for name, away in BOUNDS.items():
             if arguments.near and abs(away) > NEAR:
@@ -223,8 +299,8 @@ def measure(bench: Bench, arguments: argparse.Namespace) -> None:
             rule = {"metric": f"{KIND}.{metric}", side: bound}
             whole, early = bench.verdict(rule, stop=None, **asked), bench.verdict(rule, stop="decided", **asked)
             told = f"{metric} {found.value:.3f}, at {'least' if side == 'min' else 'most'} {bound:.3f} ({name})"
-            cells = [f"{one[0]:>12} {one[2]:4d} {one[3]:5.1f} s" for one in (whole, early)]
-            saved = f"{whole[2] / early[2]:7.1f}x {whole[3] / early[3]:7.1f}x"
+            cells = [f"{one.verdict:>12} {one.attacked:4d} {one.seconds:5.1f} s" for one in (whole, early)]
+            saved = f"{whole.attacked / early.attacked:7.1f}x {whole.seconds / early.seconds:7.1f}x"
             print(f"{told:52} {cells[0]} {cells[1]}   {saved}", flush=True)
 
 
@@ -238,6 +314,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--effort", choices=("quick", "standard"), default="quick")
     parser.add_argument("--near", action="store_true", help="only bounds near what a whole audit finds")
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of audits with a bound exactly there, nothing else")
     arguments = parse(parser)
     if arguments.gates:
         simulate_all(arguments.gates)
