@@ -9,6 +9,7 @@ from workers.errors import PreflightError, TargetError
 from workers.models import checks
 from workers.models.checks import ERRORED, PreflightReport, check_target, preflight
 from workers.models.image_classifier import ImageClassifier
+from workers.models.validating import repeat_flags
 
 LABELS = ["cat", "dog", "eel", "fox"]
 SHAPE = (1, 2, 2)
@@ -88,12 +89,20 @@ def test_outputs_that_are_no_logits_are_refused(change, code: str, field: str) -
     ("change", "code"),
     [
         (lambda logits: logits + torch.rand_like(logits), "non_deterministic"),
+        # What is the same for all classes hides nothing.
+        (lambda logits: logits + torch.rand_like(logits) + 1e5, "non_deterministic"),
         (lambda logits: logits.softmax(1), "probabilities_instead_of_logits"),
     ],
 )
 def test_doubts_are_flagged(change, code: str) -> None:
     assert [flag.code for flag in check_target(_classifier(change), _manifest()).flags] == [code]
     assert code in [flag.code for flag in _preflight(_classifier(change), Examples(list(range(4)) * 10)).flags]
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e4])
+def test_what_rounding_does_is_not_flagged(constant: float) -> None:
+    logits = 50 * torch.rand(8, 4, generator=torch.Generator().manual_seed(1)) + constant
+    assert repeat_flags(logits, logits * (1 + 3e-7)) == []
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

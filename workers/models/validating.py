@@ -17,6 +17,8 @@ from workers.errors import PreflightError, TargetError
 
 # Two runs of one batch on a GPU may pick different kernels; more than this is the model's own randomness.
 REPEAT_TOLERANCE = 1e-4
+ROUNDED = 1e-6
+"""What float32 may round off a logit in passes that add up in another order, as a share of it."""
 COMPANY_TOLERANCE = 0.05
 """By how much a log probability may differ in another batch: what bfloat16 rounds of logits of 10."""
 RESOLUTION = 1e-5
@@ -134,9 +136,15 @@ def check_logits(logits: Tensor, classes: int, examples: int, words: Wording) ->
 
 
 def repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
-    """Doubt a model whose logits (batch, classes) differ the second time."""
+    """Doubt a model whose logits (batch, classes) differ the second time.
+
+    They may as a share of how far they lie apart: a constant added to all of them hides nothing, but for what rounding
+    beside it may do.
+    """
     difference = float((first - second).abs().max())
-    if difference <= REPEAT_TOLERANCE * max(1.0, float(first.abs().max())):
+    apart = float((first - first.mean(dim=1, keepdim=True)).abs().max()) if first.shape[1] > 1 else 0.0
+    rounded = min(ROUNDED * float(first.abs().max()), COMPANY_TOLERANCE)
+    if difference <= max(REPEAT_TOLERANCE * max(1.0, apart), rounded):
         return []
     return [
         Flag(
