@@ -9,7 +9,7 @@ from workers.errors import PreflightError, TargetError
 from workers.models import checks
 from workers.models.checks import ERRORED, PreflightReport, check_target, preflight
 from workers.models.image_classifier import ImageClassifier
-from workers.models.validating import repeat_flags
+from workers.models.repeating import repeat_flags
 
 LABELS = ["cat", "dog", "eel", "fox"]
 SHAPE = (1, 2, 2)

@@ -19,6 +19,7 @@ from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
+from workers.models.repeating import company_flags, repeat_flags
 from workers.models.table_classifier import TableClassifier
 from workers.models.timing import measure
 from workers.models.validating import (
@@ -32,12 +33,10 @@ from workers.models.validating import (
     check_logits,
     claim_flags,
     clean_accuracy,
-    company_flags,
     constant_flags,
     device_name,
     name_flags,
     probability_flags,
-    repeat_flags,
 )
 
 __all__ = ["ERRORED", "PreflightReport", "TargetReport", "check_target", "preflight"]

@@ -22,6 +22,7 @@ from workers.models.generative import GenerativeExchange, temperature_flags
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.memory import is_out_of_memory
+from workers.models.repeating import repeat_flags
 from workers.models.timing import shortest
 from workers.models.validating import (
     TargetReport,
@@ -29,7 +30,6 @@ from workers.models.validating import (
     check_logits,
     device_name,
     probability_flags,
-    repeat_flags,
 )
 
 MODULE = Wording(

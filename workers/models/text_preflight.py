@@ -16,6 +16,7 @@ from workers.models import Answer, TextClassifier, UnansweredError
 from workers.models.generative import GenerativeExchange
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
+from workers.models.repeating import repeat_flags
 from workers.models.text_checks import PAIRS, REPEATED, wording_of
 from workers.models.text_validating import DOUBTFUL_SHARE, Truths, is_finite, rows_of, validate_answers
 from workers.models.validating import (
@@ -24,7 +25,6 @@ from workers.models.validating import (
     check_labels,
     name_flags,
     probability_flags,
-    repeat_flags,
 )
 
 MOST_UNKNOWN = 0.5
