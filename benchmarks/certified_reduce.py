@@ -25,12 +25,13 @@ import pyarrow as pa
 from benchmarks.large_audit import peak_mb
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.families.certified_calibration.uncertainty import largest
-from seatrial.store.records import read_records, to_parquet
+from seatrial.store.records import to_parquet
 from tests.families.certified_calibration import fabricated
 from workers.certification import admm
 from workers.families.certified_calibration import estimates
 from workers.families.certified_calibration.family import FAMILY
 from workers.families.certified_calibration.records import class_column, uncertainty_column, worst_column
+from workers.runtime.stored import StoredRecords
 
 PART = 2500
 FILES = 400
@@ -94,8 +95,9 @@ def reduced(folder: Path, params: CertifiedCalibrationParams, steps: int) -> Non
     if steps:
         estimates.admm_calibration_error = functools.partial(admm.admm_calibration_error, steps=steps)
     imported = peak_mb(os.getpid())
-    stages = {stage.name: sorted(file.name for file in stage.iterdir()) for stage in folder.iterdir()}
-    done = {stage: read_records(Folder(folder / stage), names) for stage, names in stages.items()}
+    stages = {one.name: sorted(str(file.relative_to(folder)) for file in one.iterdir()) for one in folder.iterdir()}
+    done = StoredRecords(stages, Folder(folder))
+    done.each_by_column()
     read = peak_mb(os.getpid())
     began = time.process_time()
     result = FAMILY.reduce(params, done, 3)

@@ -1,34 +1,69 @@
 """Records as the statistics see them: numpy columns of the examples that did not error."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+KEPT_BYTES = 16 * 2**20
+"""Bytes of columns that are kept for when they are asked for again: twenty of 100,000 examples."""
+
+
+class ByColumn(Protocol):
+    """Records, read column by column; ``pyarrow.Table`` is one."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows."""
+        ...
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns."""
+        ...
+
+    def column(self, name: str) -> Any:
+        """Return a column as ``pyarrow.ChunkedArray``; KeyError where there is none."""
+        ...
+
 
 class Sample:
-    """The examples of one or more tables over the same source that did not error, as numpy columns."""
+    """The examples of one or more tables over the same source that did not error, as numpy columns.
 
-    def __init__(self, records: pa.Table) -> None:
+    A column is read when it is asked for, and those asked for last are kept.
+    """
+
+    def __init__(self, records: ByColumn) -> None:
         self.size = records.num_rows
-        errored = _numpy(records, "errored").astype(bool)
+        self._records, self._names = records, frozenset(records.column_names)
+        errored = _numpy(records.column("errored")).astype(bool)
         # Without any, records are not copied.
-        valid = records.filter(pa.array(~errored)) if errored.any() else records
-        self._columns = {name: _numpy(valid, name) for name in valid.column_names}
-        self.valid = valid.num_rows
+        self._valid = pa.array(~errored) if errored.any() else None
+        self.valid = self.size - int(errored.sum())
+        self._kept: OrderedDict[str, NDArray[np.generic]] = OrderedDict()
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
         """Return a column (valid,); of lists of numbers, all of one length, a matrix (valid, k)."""
-        return self._columns[name]
+        found = self._kept.pop(name, None)
+        if found is None:
+            stored = self._records.column(name)
+            found = _numpy(stored if self._valid is None else stored.filter(self._valid))
+        self._kept[name] = found
+        kept_bytes = sum(column.nbytes for column in self._kept.values())
+        while kept_bytes > KEPT_BYTES:
+            kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+        return found
 
     def has(self, name: str) -> bool:
         """Tell whether there is a column of a name."""
-        return name in self._columns
+        return name in self._names
 
     def floats(self, name: str) -> NDArray[np.float64]:
         """Return a column as float64 (valid,)."""
-        return self._columns[name].astype(np.float64)
+        return self[name].astype(np.float64)
 
     def align(self, other: "Sample", name: str) -> NDArray[np.float64]:
         """Return a column of another table for this one's examples (valid,), NaN where it has none."""
@@ -37,8 +72,7 @@ class Sample:
         return values[[at.get(int(key), -1) for key in self["example_id"]]]
 
 
-def _numpy(records: pa.Table, name: str) -> NDArray[np.generic]:
-    stored = records.column(name)
+def _numpy(stored: pa.ChunkedArray) -> NDArray[np.generic]:
     if pa.types.is_list(stored.type) and (matrix := _matrix(stored)) is not None:
         return matrix
     column: NDArray[np.generic] = stored.to_numpy()

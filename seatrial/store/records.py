@@ -14,6 +14,8 @@ _ROW_GROUP = 65_536
 _GROUP_BYTES = 16 * 2**20
 _FIRST_ROWS = 1024
 _READ_ROWS = 4096
+# Tables, or bytes, that are joined as soon as they are read: of 170 columns each takes 0.3 MB however few its rows.
+_TOGETHER, _TOGETHER_BYTES = 32, 4 * 2**20
 
 
 def to_parquet(table: pa.Table) -> bytes:
@@ -126,8 +128,7 @@ def read_records(store: Reads, digests: Iterable[str]) -> Any:
     Raises:
         ArtifactMissingError: One of them is gone, or damaged.
     """
-    # A file's own reader: ``pq.read_table`` makes a dataset of it first, which took as long again (of 128 rows).
-    tables = [pq.ParquetFile(pa.BufferReader(store.read_bytes(digest))).read(use_threads=False) for digest in digests]
+    tables = list(joined(store, digests))
     if not tables:
         return None
     whole = pa.concat_tables(tables).combine_chunks()
@@ -135,6 +136,30 @@ def read_records(store: Reads, digests: Iterable[str]) -> Any:
     # Arrow keeps what it let go of: of 100,000 certificates in 400 files as much again as the table takes, 52 MB.
     pa.default_memory_pool().release_unused()
     return whole
+
+
+def joined(store: Reads, digests: Iterable[str]) -> Iterator[pa.Table]:
+    """Yield the rows of stored tables, those of small ones in one piece, each verified as it is read.
+
+    Raises:
+        ArtifactMissingError: One of them is gone, or damaged.
+    """
+    held, size = list[pa.Table](), 0
+    for digest in digests:
+        # A file's own reader: ``pq.read_table`` makes a dataset of it first, which took as long again (of 128 rows).
+        held.append(pq.ParquetFile(pa.BufferReader(store.read_bytes(digest))).read(use_threads=False))
+        size += held[-1].nbytes
+        if len(held) == _TOGETHER or size >= _TOGETHER_BYTES:
+            yield pa.concat_tables(drained(held)).combine_chunks()
+            size = 0
+    if held:
+        yield pa.concat_tables(drained(held)).combine_chunks()
+
+
+def drained(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables and let go of them."""
+    while tables:
+        yield tables.pop(0)
 
 
 def iter_records(store: Reads, digests: Iterable[str], *, offset: int = 0) -> Iterator[Any]:

@@ -115,7 +115,8 @@ def resampled_ks(lower: ArrayLike, upper: ArrayLike, correct: ArrayLike, weights
     if n == 0:
         return np.full(len(rows), np.nan)
     found = np.zeros(len(rows))
-    for part in slices(len(rows), n, 1):
+    # There are up to four cuts an example, and sums at all of them for each kind of answer.
+    for part in slices(len(rows), 4 * n, 1):
         below, above = _up_to(sides[0], rows[part]), _beyond(sides[1], rows[part])
         found[part] = np.maximum(below.max(axis=0), above.max(axis=0)) / n
     return found

@@ -5,12 +5,13 @@ A function of a family says in its signature which of them it uses.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 import torch
 from torch import Tensor
 
+from seatrial.statistics.samples import ByColumn
 from workers.attacks.text.scoring import ScoringService
 from workers.data import Text
 from workers.data.predictions import Predictions
@@ -18,6 +19,24 @@ from workers.models import Classifier
 
 Records: TypeAlias = pa.Table
 """One row per example, in the order of the stage's source; never only an average."""
+
+
+@runtime_checkable
+class ReadsColumns(Protocol):
+    """Records by stage that can be read column by column, too."""
+
+    def by_column(self, stage: str) -> ByColumn | None:
+        """Return the records of a stage; None where there are none."""
+        ...
+
+
+def by_column(done: Mapping[str, Records], stage: str) -> ByColumn:
+    """Return the records of a stage that is done, to be read column by column: whole, large ones take much memory."""
+    found = done.by_column(stage) if isinstance(done, ReadsColumns) else done[stage]
+    if found is None:
+        raise KeyError(stage)
+    return found
+
 
 Columns: TypeAlias = dict[str, Tensor]
 """Columns of records to be, by name: (batch,) on the CPU."""

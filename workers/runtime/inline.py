@@ -17,6 +17,7 @@ from seatrial.contracts.registry import require_registered
 from seatrial.families.shared.means import with_declared_means
 from seatrial.families.shared.settling import settled
 from seatrial.judging.stopping import Look, measured_so_far, take_look
+from seatrial.statistics.samples import ByColumn
 from seatrial.store.records import to_parquet
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
@@ -231,9 +232,9 @@ class InlineExecutor:
         result: Result = family.reduce(job.params, done, seed, check_cancelled=holder.check_cancelled)
         require_registered(job.check.kind, result.flags)
         stored = job.params.model_dump(mode="json")
-        result = with_declared_means(result, family_spec(job.check.kind), stored, done.get)
+        result = with_declared_means(result, family_spec(job.check.kind), stored, done.by_column)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
-        noted += [*mixed(job.shards), *left_out(done, job.audit.spec["max_error_rate"])]
+        noted += [*mixed(job.shards), *left_out(done.each_by_column(), job.audit.spec["max_error_rate"])]
         noted += chosen_salt(job.audit.spec)
         return settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
 
@@ -285,8 +286,10 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
         return None
     # Earlier stages were looked at when they ended.
     name, allowed = job.check.stage or job.stages[-1].name, job.audit.spec["max_error_rate"]
-    records = done[name]
-    errored = pc.sum(records["errored"].cast("int64")).as_py() or 0
+    records = done.by_column(name)
+    if records is None:
+        raise AssertionError("unreachable: a stage that has ended has records")
+    errored = pc.sum(records.column("errored").cast("int64")).as_py() or 0
     # What is looked at before its end may still have fewer: it fails once all that are left could not make up for them.
     examples = records.num_rows if planned_looks(job) is None else max(job.sampled(), records.num_rows)
     if errored <= allowed * examples:
@@ -304,13 +307,13 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
 
 def _errs_often(job: CheckJob, done: StoredRecords) -> bool:
     """Tell whether a stage has a larger share of errored examples so far than a check may have in the end."""
-    return any(share > job.audit.spec["max_error_rate"] for share in _errored_shares(done).values())
+    return any(share > job.audit.spec["max_error_rate"] for share in _errored_shares(done.each_by_column()).values())
 
 
-def _errored_shares(done: Mapping[str, Records]) -> dict[str, float]:
+def _errored_shares(done: Mapping[str, ByColumn | None]) -> dict[str, float]:
     """Return which share of the examples of each stage errored; nothing of a stage that is begun and not measured."""
     measured = {name: records for name, records in done.items() if records is not None}
-    return {name: pc.mean(one["errored"].cast("float64")).as_py() or 0.0 for name, one in measured.items()}
+    return {name: pc.mean(one.column("errored").cast("float64")).as_py() or 0.0 for name, one in measured.items()}
 
 
 def chosen_salt(spec: Mapping[str, Any]) -> list[Flag]:
@@ -327,7 +330,7 @@ def chosen_salt(spec: Mapping[str, Any]) -> list[Flag]:
     ]
 
 
-def left_out(done: Mapping[str, Records], allowed: float) -> list[Flag]:
+def left_out(done: Mapping[str, ByColumn | None], allowed: float) -> list[Flag]:
     """Doubt numbers of which many examples of a stage are left out because they errored.
 
     That is where more may than by default, with which a check fails in the end, whatever its first examples do.

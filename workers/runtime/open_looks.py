@@ -16,7 +16,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from seatrial.contracts.estimates import Looks
 from seatrial.contracts.family import FamilySpec, Metric
@@ -26,8 +25,9 @@ from seatrial.judging.evidence import critical
 from seatrial.judging.ranges import named
 from seatrial.judging.stopping import PASSING_FROM, UNCHOSEN_SEED
 from seatrial.statistics.normal import normal_cdf
+from seatrial.statistics.samples import ByColumn
 
-Read = Callable[[str], pa.Table | None]
+Read = Callable[[str], ByColumn | None]
 
 UNLIKELY = 0.05
 """Chance to end a check under which a look is not worth what it costs: claims, records read back, and shards."""

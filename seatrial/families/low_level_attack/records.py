@@ -24,7 +24,7 @@ def met(column: str) -> Formula:
 def _task(records: Records) -> str | None:
     """Return what a model met by noise does; None where nothing is recorded."""
     clean = records.read("clean")
-    return None if clean is None or not clean.num_rows else str(clean["task"][0].as_py())
+    return None if clean is None or not clean.num_rows else str(clean.column("task")[0].as_py())
 
 
 def _of_tasks(*tasks: str, mean: PerExample) -> PerExample:

@@ -5,17 +5,17 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from seatrial.contracts.estimates import Estimate, Result, metric_name
 from seatrial.contracts.family import SHARE, FamilySpec, Measurement, Metric
 from seatrial.contracts.metric_ranges import example_range_of
 from seatrial.families.shared.per_example import NoMeanError, Records, Values, read_values
 from seatrial.statistics.estimating import mean, proportion
+from seatrial.statistics.samples import ByColumn
 
 
 def with_declared_means(
-    result: Result, spec: FamilySpec, params: Mapping[str, Any], read: Callable[[str], pa.Table | None]
+    result: Result, spec: FamilySpec, params: Mapping[str, Any], read: Callable[[str], ByColumn | None]
 ) -> Result:
     """Return what a family reduced its records to, with its :func:`declared_means` behind its own estimates."""
     declared = declared_means(spec, params, read, result)
@@ -25,7 +25,7 @@ def with_declared_means(
 def declared_means(
     spec: FamilySpec,
     params: Mapping[str, Any],
-    read: Callable[[str], pa.Table | None],
+    read: Callable[[str], ByColumn | None],
     result: Result,
 ) -> dict[str, Estimate]:
     """Return the means a family declares and has not published, each with its interval.

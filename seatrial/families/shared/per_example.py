@@ -11,12 +11,12 @@ from functools import cache, reduce
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from seatrial.contracts.family import Formula, Metric, load
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.samples import ByColumn
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -59,7 +59,7 @@ class Records:
 
     params: Mapping[str, Any]
     qualifiers: Mapping[str, str]
-    read: Callable[[str], pa.Table | None]
+    read: Callable[[str], ByColumn | None]
 
     def columns(self, stage: str, names: Sequence[str], *, where: str | None = None) -> Columns | None:
         """Return columns of a stage by the names they were asked by, ``{arm}`` filled in from the metric.
@@ -78,9 +78,9 @@ class Records:
         if not {where or "errored", *asked.values()} <= set(table.column_names):
             # Recorded by a version that kept less.
             return None
-        kept = pc.invert(table["errored"]) if where is None else pc.is_valid(table[where])
-        table = table.select(list(dict.fromkeys(asked.values()))).filter(kept)
-        return {name: table[column].to_numpy() for name, column in asked.items()}
+        kept = pc.invert(table.column("errored")) if where is None else pc.is_valid(table.column(where))
+        read = {column: table.column(column).filter(kept).to_numpy() for column in dict.fromkeys(asked.values())}
+        return {name: read[column] for name, column in asked.items()}
 
     def values(self, formula: Formula) -> Values | None:
         """Return what a formula makes of its columns; undefined values are left out."""

@@ -106,7 +106,11 @@ def attacked_span_estimates(
 
 def stacked(certify: Sample, name: str) -> Floats:
     """Return a column of lists of one length as a matrix (valid, k)."""
-    return np.stack(list(certify[name])).astype(np.float64)
+    found = certify[name]
+    if found.ndim == 1:
+        found = np.stack(list(found))
+    matrix: Floats = found.astype(np.float64, copy=False)
+    return matrix
 
 
 def span_estimates(

@@ -25,7 +25,7 @@ from workers.families.certified_calibration.figures import draw
 from workers.families.certified_calibration.sample import classes_of, passes_known
 from workers.families.certified_calibration.series import make_series
 from workers.families.certified_calibration.span_attack import SpanAttack, directions
-from workers.families.contexts import Batch, Columns, Records, ResumableImageContext
+from workers.families.contexts import Batch, Columns, Records, ResumableImageContext, by_column
 from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.models import passes_of
 
@@ -103,11 +103,13 @@ class CertifiedCalibration:
         check_cancelled: Callable[[], None] = lambda: None,
     ) -> Result:
         """Turn records into estimates, series, flags and counts."""
-        certify = Sample(done[CERTIFY])
-        attacks: dict[str, Sample] = {name: Sample(done[name]) for name in params.ace_attacks if name in done}
+        certify = Sample(by_column(done, CERTIFY))
+        attacks: dict[str, Sample] = {
+            name: Sample(by_column(done, name)) for name in params.ace_attacks if name in done
+        }
         admm: dict[float, AdmmOutcome] = {}
         estimates = estimate_all(params, certify, attacks, seed, check_cancelled=check_cancelled, admm=admm)
-        spans: dict[str, Sample] = {name: Sample(done[name]) for name in directions(params) if name in done}
+        spans: dict[str, Sample] = {name: Sample(by_column(done, name)) for name in directions(params) if name in done}
         estimates |= attacked_span_estimates(params, certify, spans)
         series = make_series(params, certify, attacks, admm)
         counts = {
