@@ -103,7 +103,7 @@ class DiskRead(Read):
     )
     datasets: int = Field(description="Of datasets.")
     records: int = Field(description="Of audits' records.")
-    figures: int = Field(description="Of audits' figures; one that two checks share counts for both.")
+    figures: int = Field(description="Of audits' figures; those drawn by older versions count for each check.")
     checkpoints: int = Field(description="Of what audits and trainings that go on have saved, to be resumed from it.")
     total: int = Field(description="All of them.")
 

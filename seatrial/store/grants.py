@@ -27,8 +27,8 @@ WORKER: Grants = {
     "audits": ("SELECT", "UPDATE (state, code, error, estimated_s, event_seq, started_at, finished_at)"),
     "checks": (
         "SELECT",
-        "UPDATE (state, stage, open_shards, looks, measured_with, reused, result, figures, figures_bytes, error, "
-        f"estimated_s, started_at, finished_at, {_LEASE})",
+        "UPDATE (state, stage, open_shards, looks, measured_with, reused, result, figures, figures_bytes, "
+        f"figure_sizes, error, estimated_s, started_at, finished_at, {_LEASE})",
     ),
     # A check that is begun again, by other code, drops what it had.
     "stages": ("SELECT", "INSERT", "DELETE"),

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sqlalchemy import Select, func, select, union
-from sqlalchemy.orm import Session
+from sqlalchemy import BigInteger, Select, TableValuedAlias, cast, func, select, true, union
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from seatrial.store.tables import AuditRow, CheckRow, DatasetRow, HardeningRow, ModelRow, ShardRow
 
@@ -17,7 +17,7 @@ class DiskUse:
         models: Of models, as they were uploaded or trained, and of the weights of those that were trained.
         datasets: Of datasets.
         records: Of records of audits.
-        figures: Of figures of audits; one that two checks share counts for both.
+        figures: Of figures of audits; of checks that workers of versions before ended, each counts for itself.
         checkpoints: Of what audits and trainings that go on have saved.
     """
 
@@ -44,7 +44,10 @@ def disk_use(session: Session, project_id: str) -> DiskUse:
     checks = select(CheckRow.id).where(CheckRow.audit_id.in_(audits))
     records = select(ShardRow.records_digest, ShardRow.records_bytes)
     records = records.where(ShardRow.check_id.in_(checks), ShardRow.records_bytes.is_not(None))
-    figures = select(func.sum(CheckRow.figures_bytes)).where(CheckRow.audit_id.in_(audits))
+    drawn = CheckRow.audit_id.in_(audits)
+    untold = select(func.sum(CheckRow.figures_bytes)).where(drawn, CheckRow.figure_sizes.is_(None))
+    sizes = _entries(session, CheckRow.figure_sizes)
+    figures = select(sizes.c.key, cast(sizes.c.value, BigInteger)).select_from(CheckRow).join(sizes, true())
     # Whoever has ended has saved nothing that is kept: by the index of those that have.
     saved = select(func.sum(ShardRow.saved_bytes))
     saved = saved.where(ShardRow.saved_digest.is_not(None), ShardRow.check_id.in_(checks))
@@ -57,9 +60,16 @@ def disk_use(session: Session, project_id: str) -> DiskUse:
         models=_each_once(session, files, weights),
         datasets=_each_once(session, datasets),
         records=_each_once(session, records),
-        figures=int(session.scalar(figures) or 0),
+        figures=int(session.scalar(untold) or 0)
+        + _each_once(session, figures.where(drawn, CheckRow.figure_sizes.is_not(None))),
         checkpoints=int(session.scalar(saved) or 0) + int(session.scalar(trained) or 0),
     )
+
+
+def _entries(session: Session, column: InstrumentedAttribute[dict[str, int] | None]) -> TableValuedAlias:
+    """Return the keys and values of a column of JSON objects, a row for each."""
+    each = func.json_each_text if session.get_bind().dialect.name == "postgresql" else func.json_each
+    return each(column).table_valued("key", "value")
 
 
 def _each_once(session: Session, *files: Select[*tuple[Any, ...]]) -> int:

@@ -19,7 +19,7 @@ from app.web.services import Services
 from seatrial.store.database import Database
 from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
-from seatrial.store.tables import ActivityRow, AuditRow, QuotaRow
+from seatrial.store.tables import ActivityRow, AuditRow, CheckRow, QuotaRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.usage import disk_use
 from tests.audits.acting import make_ready, submit
@@ -77,6 +77,34 @@ def test_stored_bytes_are_limited_and_a_file_counts_once(client: httpx.Client) -
     assert told["used"] == len(weights())
     limit(client, stored_bytes=10**6)
     assert upload(client, "datasets", dataset_manifest(), npz()).status_code == 201
+
+
+def test_figures_that_checks_share_count_once_in_a_project(database: Database) -> None:  # noqa: F811
+    project, others = add_project(database), add_project(database)
+    first = add_audit(database, project_id=project)
+    with database.write() as session:
+        one = session.scalars(select(CheckRow).where(CheckRow.audit_id == first)).one()
+        one.figures, one.figures_bytes = {"span": "sha256:a", "curve": "sha256:b"}, 30
+        one.figure_sizes = {"sha256:a": 10, "sha256:b": 20}
+    assert told_figures(database, project) == 30
+    second = add_audit(database, project_id=project)
+    with database.write() as session:
+        other = session.scalars(select(CheckRow).where(CheckRow.audit_id == second)).one()
+        other.figures, other.figures_bytes = {"span": "sha256:a", "own": "sha256:c"}, 15
+        other.figure_sizes = {"sha256:a": 10, "sha256:c": 5}
+    assert told_figures(database, project) == 35
+    # A worker of the version before tells their sum alone.
+    third = add_audit(database, project_id=project)
+    with database.write() as session:
+        old = session.scalars(select(CheckRow).where(CheckRow.audit_id == third)).one()
+        old.figures, old.figures_bytes = {"span": "sha256:a"}, 10
+    assert told_figures(database, project) == 45
+    assert told_figures(database, others) == 0
+
+
+def told_figures(database: Database, project_id: str) -> int:  # noqa: F811
+    with database.read() as session:
+        return disk_use(session, project_id).figures
 
 
 def test_files_are_added_up_now_and_then_for_submissions_and_anew_for_a_refusal(

@@ -241,10 +241,13 @@ class InlineExecutor:
     def _drawn(self, family: AnyFamily, job: CheckJob, result: Result) -> dict[str, Any]:
         """Return a result as it is stored, with the artifacts of its figures."""
         drawn = {name: svg.encode() for name, svg in sorted(family.figures(job.params, result).items())}
+        figures = {name: self._store.put_bytes(svg) for name, svg in drawn.items()}
+        sizes = {figures[name]: len(svg) for name, svg in drawn.items()}
         return {
             "result": result.model_dump(mode="json"),
-            "figures": {name: self._store.put_bytes(svg) for name, svg in drawn.items()},
-            "figures_bytes": sum(len(svg) for svg in set(drawn.values())),
+            "figures": figures,
+            "figures_bytes": sum(sizes.values()),
+            "figure_sizes": sizes,
         }
 
 

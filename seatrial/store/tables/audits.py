@@ -97,7 +97,9 @@ class CheckRow(Deferrable, Base):
     figures: Mapped[dict[str, Any] | None]
     """Artifact digest by figure name."""
     figures_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Size of the figures together; null of figures from before it was told."""
+    """Size of the figures together; null of figures from before it was told. Of one row: what two share is in both."""
+    figure_sizes: Mapped[dict[str, int] | None]
+    """Size by artifact digest; null of figures from before it was told."""
     error: Mapped[dict[str, Any] | None]
     estimated_s: Mapped[float | None] = mapped_column(Float)
     spread_low: Mapped[float | None] = mapped_column(Float)

@@ -53,6 +53,7 @@ class Base(DeclarativeBase):
         dict[str, Any]: JSON(none_as_null=True),
         list[Any]: JSON(none_as_null=True),
         dict[str, str]: JSON(none_as_null=True),
+        dict[str, int]: JSON(none_as_null=True),
         str: String,
     }
 
