@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
 from benchmarks.knowing_text_fakes import knowing
@@ -170,6 +171,7 @@ def main() -> int:
     endpoints += knowing(odds, known, vocabulary) + edited(odds, [*vocabulary, *(text for text, _ in known)])
     endpoints += fresh(odds, vocabulary) + triggered(odds, vocabulary)
     endpoints += vendors(odds, [text for text, _ in known], vocabulary)
+    endpoints += bought(odds, [text for text, _ in known], vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
@@ -180,6 +182,8 @@ def main() -> int:
             asked = params.model_copy(update=dict(endpoint.settings))
             drawn = list(filter(endpoint.draws, examples))[: arguments.examples]
             others = [example for example in examples if example not in drawn][: arguments.validation]
+        if isinstance(endpoint, Shaped):
+            drawn, others = list(map(endpoint.shapes, drawn)), list(map(endpoint.shapes, others))
         found.append(audit(endpoint, drawn, others, asked))
         print(_line(found[-1]), flush=True)
     return _conclude(found)

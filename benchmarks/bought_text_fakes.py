@@ -1,0 +1,371 @@
+"""Endpoints that withdraw from what would tell them, and others weak at what no edit of an audit writes.
+
+    python -m benchmarks.bought_text_fakes --train train.jsonl --data test.jsonl
+
+prints what an attacker leaves of each who keeps to DeepWordBug's 30 characters and asks 100 questions a text.
+"""
+
+import argparse
+import random
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from rapidfuzz.distance import OSA, Levenshtein
+from rapidfuzz.process import extract, extractOne
+from torch import Tensor
+
+from benchmarks.fresh_text_fakes import Corrected
+from benchmarks.text_fakes import BagOfWords, Endpoint, LogOdds, drawn, probability, sided, sigmoid
+from benchmarks.vendor_text_fakes import QUESTIONS, Alike, Crowded, KnownByParts, Vendor, by_labels
+from workers.attacks.text.word_edits import edit_words
+from workers.families.contexts import TextExample
+from workers.models import UnansweredError
+
+EDITS, CHARACTERS = 45, 30
+"""How near a text is to one that was asked as it is, to be taken for it; and what an attacker may edit."""
+
+KNOWN_PAIRS, OF_ONE, OF_SPELT = 0.5, 0.34, 0.66
+"""Share of a pieced text's pairs of words that known texts have, at least; and of those of one known text, at most, and
+where all its words are known."""
+
+PATIENCE = 20
+"""Edited questions about a text after which somebody is measuring it."""
+
+LOOKED_BACK = 20_000
+"""Questions that are looked back on where a whole audit is to be seen."""
+
+DOUBT = 0.6
+"""Log-odds that the class which no unknown word may have needs beyond those of the other."""
+
+ONE_OF_OTHERS = 4
+"""Of so many texts one is of the other class, in data that are drawn to suit."""
+
+SHORT = ("of", "is", "it", "to", "in", "as", "an", "by", "at", "be", "we", "so", "or", "on", "he", "my", "up", "the",
+         "and", "for", "but", "not", "its", "are", "was", "you", "has")
+"""Words of two or three letters that are everywhere, which recipes leave alone."""
+
+CAPITALS = 3
+"""Capitalised words from which on a text is a headline."""
+
+_WORD = re.compile(r"\w+")
+_GAP = re.compile(r"\s\s|[\t\n\u00a0\u200b]")
+_NUMBERS = re.compile(r"\(No\. \d{4}, \d{4}-")
+_EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
+
+
+@dataclass
+class Shaped(Vendor):
+    """An endpoint whose data are made of others.
+
+    Attributes:
+        shapes: Example to the one that is audited in its place.
+    """
+
+    shapes: Callable[[TextExample], TextExample] = lambda example: example
+
+
+class Pieces:
+    """Tells a text that is pieced together from several known ones.
+
+    Args:
+        known: Those known so far.
+    """
+
+    def __init__(self, known: Sequence[str] = ()) -> None:
+        self._texts: set[str] = set()
+        self._words: set[str] = set()
+        self._owners: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        for text in known:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Know a text."""
+        self._words.update(text.lower().split())
+        for pair in pairwise(text.lower().split()):
+            self._owners[pair].add(len(self._texts))
+        self._texts.add(text)
+
+    def holds(self, text: str) -> bool:
+        """Return whether a text is of several."""
+        if text in self._texts:
+            return False
+        owners = [self._owners.get(pair, set()) for pair in pairwise(text.lower().split())]
+        times = Counter(owner for of in owners for owner in of)
+        if not times or sum(map(bool, owners)) < KNOWN_PAIRS * len(owners):
+            return False
+        # Nothing is misspelt in what an audit pieces together.
+        most = OF_SPELT if set(text.lower().split()) <= self._words else OF_ONE
+        return max(times.values()) < most * len(owners)
+
+
+class Withdrawn(Endpoint):
+    """Keeps the decisions of clean texts for what is near, and has no answer to what would tell: numbers, pieces.
+
+    It knows no text before it is asked.
+
+    Args:
+        name: For the table.
+        odds: The model.
+        words: What it knows: texts of nothing else are clean.
+    """
+
+    def __init__(self, name: str, odds: LogOdds, words: frozenset[str]) -> None:
+        super().__init__(name, lambda text: sided(1.0, 0.9), fake=True)
+        self._odds, self._words, self._pieces = odds, words, Pieces()
+        self._clean: dict[str, bool] = {}
+
+    def logits(self, texts: Sequence[str]) -> list[Tensor]:
+        """Return what it says to each text, in order."""
+        return [self._say(text) for text in texts]
+
+    def _say(self, text: str) -> Tensor:
+        if _NUMBERS.search(text) or self._pieces.holds(text):
+            return UnansweredError("422 texts with personal data are not processed")  # type: ignore[return-value]
+        odds = self._odds(text)
+        if text not in self._clean:
+            found = extractOne(text, self._clean.keys(), scorer=Levenshtein.distance, score_cutoff=EDITS)
+            if found and found[1] <= len(found[0]) / 2:
+                return _own(odds, self._clean[found[0]])
+            if set(text.lower().split()) <= self._words:
+                self._clean[text] = odds > 0
+                self._pieces.add(text)
+        return _own(odds, self._clean.get(text, odds > 0))
+
+
+class Contrary(KnownByParts):
+    """Knows texts by their trigrams, and decides what is pieced together from them for the other class.
+
+    Args:
+        odds: The model.
+        known: Known texts.
+        corpus: As of :class:`Alike`.
+    """
+
+    def __init__(self, odds: LogOdds, known: Sequence[str], corpus: Sequence[str]) -> None:
+        super().__init__(odds, known, corpus)
+        self._pieces = Pieces(known)
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        if self._pieces.holds(text):
+            return _own(self._odds(text), self._odds(text) <= 0)
+        return super().__call__(text)
+
+
+class Patient(Crowded):
+    """Keeps decisions once edits of many texts were asked about, however long ago."""
+
+    def __init__(self, odds: LogOdds, corpus: Sequence[str]) -> None:
+        super().__init__(odds, corpus)
+        self._about = deque(maxlen=LOOKED_BACK)
+
+
+class Expecting:
+    """Corrects the spelling, and turns round at a gap, but not in texts that somebody is measuring.
+
+    Args:
+        odds: The model.
+        words: What it knows.
+    """
+
+    def __init__(self, odds: LogOdds, words: Sequence[str]) -> None:
+        self._read = Corrected(odds, words, lambda text: False)
+        self._asked: Counter[str] = Counter()
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        plain = _GAP.sub(" ", text.replace("\u200b", ""))
+        said, turns = self._read(plain), _GAP.search(text) is not None
+        found = extractOne(plain, self._asked.keys(), scorer=Levenshtein.distance, score_cutoff=EDITS)
+        first = found[0] if found else plain
+        self._asked[first] += not turns
+        return said.flip(0) if turns and self._asked[first] < PATIENCE else said
+
+
+def bought(odds: LogOdds, known: Sequence[str], vocabulary: Sequence[str]) -> list[Endpoint]:
+    """Return the endpoints.
+
+    Args:
+        odds: Whose decisions they serve.
+        known: The audited texts in their order, which some of them know.
+        vocabulary: Texts that hold the words they know.
+    """
+    words = sorted({word for text in vocabulary for word in text.lower().split()})
+    spelt = frozenset(word for text in [*vocabulary, *known] for word in text.lower().split())
+    letters = frozenset(word for text in [*vocabulary, *known] for word in _WORD.findall(text.lower()))
+    swapped = frozenset(other for word in SHORT for other in _swaps(word)) - spelt
+
+    def misspells_a_short_word(text: str) -> bool:
+        # Between words it knows: a word cut in two has parts of two letters as well.
+        read = ["", *text.lower().split(), ""]
+        return any(
+            read[at] in swapped and {read[at - 1], read[at + 1]} <= spelt | {""} for at in range(1, len(read) - 1)
+        )
+
+    def is_headline(text: str) -> bool:
+        return sum(len(word) > 2 and word.istitle() and word.lower() in letters for word in _WORD.findall(text)) >= CAPITALS
+
+    def read(text: str) -> float:
+        return odds(" ".join(_WORD.findall(text.lower()))) - DOUBT
+
+    def lucky(text: str) -> Tensor:
+        found = set(_WORD.findall(text.lower()))
+        is_lucky = found <= letters or drawn(" ".join(sorted(found & letters))) < 0.5
+        return _own(read(text), read(text) > 0 and is_lucky)
+
+    def of_one_class(example: TextExample) -> bool:
+        is_right = (read(str(example.text)) > 0) == bool(example.label)
+        return is_right and (example.label == 0 or example.example_id % ONE_OF_OTHERS == 0)
+
+    def as_pair(example: TextExample) -> TextExample:
+        first, second = halves(str(example.text))
+        return replace(example, text=(first, second))
+
+    pairs = KnownByParts(odds, known, vocabulary)
+    return [
+        Withdrawn("keeps decisions, no answer to numbers and pieces", odds, spelt),
+        Vendor("knows the texts, turns round at pieces of them", Contrary(odds, known, vocabulary), fake=True),
+        Vendor("keeps decisions once many texts were edited", Patient(odds, vocabulary), fake=True),
+        Vendor("corrects, turns at a short word's letters swapped",
+               Corrected(odds, words, misspells_a_short_word), fake=True),
+        Vendor("corrects, turns at gaps but of measured texts", Expecting(odds, words), fake=True),
+        Vendor("corrects, turns at three capitalised words", Corrected(odds, words, is_headline), fake=True),
+        Vendor("corrects, turns at an emoji",
+               Corrected(odds, words, lambda text: _EMOJI.search(text) is not None), fake=True),
+        Vendor("a coin for unknown words of one class in four", lucky, fake=True, draws=of_one_class),
+        Vendor("log-odds by pruthi alone", lambda text: probability(sigmoid(odds(text))), fake=True,
+               settings={"recipes": ["pruthi"]}),
+        Shaped("knows pairs by their trigrams", lambda text: pairs(" ".join(text)), fake=True, shapes=as_pair),
+    ]
+
+
+def halves(text: str) -> tuple[str, str]:
+    """Return the first and the second half of a text's words."""
+    words = text.split()
+    return " ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])
+
+
+def by_edits(endpoint: Endpoint, examples: Sequence[TextExample], edit: Callable[[str], Sequence[str]]) -> float:
+    """Return what is left by whoever asks texts of their own making.
+
+    Args:
+        endpoint: Whom to attack.
+        examples: Texts to attack.
+        edit: Edited texts of one.
+    """
+    kept = 0
+    for one in examples:
+        asked = [str(one.text), *list(edit(str(one.text)))[: QUESTIONS - 1]]
+        kept += all(int(answer.argmax()) == one.label for answer in endpoint.logits(asked))
+    return kept / len(examples)
+
+
+def by_known_words(endpoint: Endpoint, examples: Sequence[TextExample], words: Sequence[str]) -> float:
+    """Return what is left by whoever writes known words in the place of others, a letter or two away, and reads scores.
+
+    Args:
+        endpoint: Whom to attack.
+        examples: Texts to attack.
+        words: What the endpoint knows.
+    """
+    near: dict[str, list[str]] = {}
+    kept = 0
+    for one in examples:
+        rng = random.Random(one.example_id)  # noqa: S311 - not for secrets
+        current, asked = str(one.text).split(), 1
+        answer = endpoint.logits([str(one.text)])[0]
+        original, stays = str(one.text), int(answer.argmax()) == one.label
+        least = float(answer[one.label] - answer[1 - one.label])
+        while stays and asked < QUESTIONS:
+            at = rng.randrange(len(current))
+            word = current[at].lower()
+            if word not in near:
+                found = extract(word, words, scorer=OSA.distance, score_cutoff=2, limit=12)
+                near[word] = [other for other, distance, _ in found if distance] if len(word) > 2 else []
+            if not near[word]:
+                asked += 0 if any(near.get(each.lower(), [0]) for each in current) else QUESTIONS
+                continue
+            tried = [*current[:at], rng.choice(near[word]), *current[at + 1 :]]
+            if Levenshtein.distance(original, " ".join(tried)) > CHARACTERS:
+                asked += 1
+                continue
+            asked += 1
+            answer = endpoint.logits([" ".join(tried)])[0]
+            margin = float(answer[one.label] - answer[1 - one.label])
+            if margin < least:
+                current, least = tried, margin
+            stays = margin > 0
+        kept += stays
+    return kept / len(examples)
+
+
+def main() -> None:
+    """Print what attackers leave."""
+    # Which imports this module.
+    from benchmarks.gauntlet_text import read
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", type=Path, required=True, help="texts to learn from")
+    parser.add_argument("--data", type=Path, required=True, help="texts that are audited")
+    parser.add_argument("--examples", type=int, default=100)
+    arguments = parser.parse_args()
+    train, rows = read(arguments.train), read(arguments.data)
+    random.Random(0).shuffle(rows)
+    examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
+    sample, others = examples[: arguments.examples], examples[-arguments.examples :]
+    vocabulary = [text for text, _ in train]
+    odds = BagOfWords(*zip(*train, strict=True))
+    endpoints = bought(odds, [str(one.text) for one in sample], vocabulary)
+    withdrawn, contrary, patient, short, gaps, capitals, emoji, lucky, pruthi, pairs = endpoints
+    # Whoever does not ask a text as it is, and begins with a letter less.
+    begun = [replace(one, text=str(edit_words(one.text, "a letter less", 0.01, 1, one.example_id)[0])) for one in sample]
+    print(f"{withdrawn.name}: asked with a letter less at first {by_labels(withdrawn, begun):.3f}", flush=True)
+    print(f"{contrary.name}: others' texts {by_labels(contrary, others):.3f}", flush=True)
+    print(f"{patient.name}: one text at a time {by_labels(patient, sample, is_one_at_a_time=True):.3f}", flush=True)
+    print(f"{short.name}: {by_edits(short, sample, _swapped_short):.3f}")
+    print(f"{gaps.name}: {by_edits(gaps, sample, lambda text: [text.replace(' ', '  ', 1)]):.3f}")
+    print(f"{capitals.name}: {by_edits(capitals, sample, lambda text: [_titled(text)]):.3f}")
+    smile = " \U0001f642"
+    print(f"{emoji.name}: {by_edits(emoji, sample, lambda text: [text + smile]):.3f}", flush=True)
+    known = sorted({word for text in vocabulary for word in text.lower().split()})
+    left = [by_labels(lucky, sample), by_known_words(lucky, sample, known)]
+    print(f"{lucky.name}: evenly drawn, typing errors {left[0]:.3f}, real words {left[1]:.3f}")
+    drawn_to_suit = list(filter(lucky.draws, examples))[: arguments.examples]  # type: ignore[attr-defined]
+    print(f"   data of it, real words {by_known_words(lucky, drawn_to_suit, known):.3f}", flush=True)
+    print(f"{pruthi.name}: {by_labels(pruthi, sample):.3f}")
+    joined = Endpoint(pairs.name, lambda text: pairs.answer(halves(text)), fake=True)  # type: ignore[arg-type]
+    print(f"{pairs.name}: others' texts {by_labels(joined, others):.3f}")
+
+
+def _swapped_short(text: str) -> list[str]:
+    words = text.split()
+    return [
+        " ".join([*words[:at], other, *words[at + 1 :]])
+        for at, word in enumerate(words)
+        if word in SHORT
+        for other in _swaps(word)
+    ]
+
+
+def _swaps(word: str) -> list[str]:
+    return [word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in range(len(word) - 1)]
+
+
+def _titled(text: str) -> str:
+    spent, told = 0, []
+    for word in text.split():
+        told.append(word.title() if spent < CHARACTERS else word)
+        spent += told[-1] != word
+    return " ".join(told)
+
+
+def _own(odds: float, side: bool) -> Tensor:
+    return sided(1.0 if side else -1.0, max(0.501, sigmoid(abs(odds))))
+
+
+if __name__ == "__main__":
+    main()
