@@ -89,6 +89,11 @@ class Pieces:
             self._owners[pair].add(len(self._texts))
         self._texts.add(text)
 
+    def owners(self, text: str) -> list[int]:
+        """Return the numbers of the known texts that have a pair of words of a text which no other has."""
+        owners = (self._owners.get(pair, set()) for pair in pairwise(text.lower().split()))
+        return sorted({next(iter(of)) for of in owners if len(of) == 1})
+
     def holds(self, text: str) -> bool:
         """Return whether a text is of several."""
         if text in self._texts:
@@ -141,18 +146,20 @@ class Contrary(KnownByParts):
 
     Args:
         odds: The model.
-        known: Known texts.
+        rows: Known texts and their labels.
         corpus: As of :class:`Alike`.
     """
 
-    def __init__(self, odds: LogOdds, known: Sequence[str], corpus: Sequence[str]) -> None:
+    def __init__(self, odds: LogOdds, rows: Sequence[tuple[str, int]], corpus: Sequence[str]) -> None:
+        known = [text for text, _ in rows]
         super().__init__(odds, known, corpus)
-        self._pieces = Pieces(known)
+        self._pieces, self._sides = Pieces(known), [bool(label) for _, label in rows]
 
     def __call__(self, text: str) -> Tensor:
         """Return logits."""
         if self._pieces.holds(text):
-            return _own(self._odds(text), self._odds(text) <= 0)
+            sides = [self._sides[number] for number in self._pieces.owners(text)]
+            return _own(self._odds(text), 2 * sum(sides) < len(sides))
         return super().__call__(text)
 
 
@@ -186,14 +193,15 @@ class Expecting:
         return said.flip(0) if turns and self._asked[first] < PATIENCE else said
 
 
-def bought(odds: LogOdds, known: Sequence[str], vocabulary: Sequence[str]) -> list[Endpoint]:
+def bought(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[str]) -> list[Endpoint]:
     """Return the endpoints.
 
     Args:
         odds: Whose decisions they serve.
-        known: The audited texts in their order, which some of them know.
+        rows: The audited texts in their order and their labels, which some of them know.
         vocabulary: Texts that hold the words they know.
     """
+    known = [text for text, _ in rows]
     words = sorted({word for text in vocabulary for word in text.lower().split()})
     spelt = frozenset(word for text in [*vocabulary, *known] for word in text.lower().split())
     letters = frozenset(word for text in [*vocabulary, *known] for word in _WORD.findall(text.lower()))
@@ -228,7 +236,7 @@ def bought(odds: LogOdds, known: Sequence[str], vocabulary: Sequence[str]) -> li
     pairs = KnownByParts(odds, known, vocabulary)
     return [
         Withdrawn("keeps decisions, no answer to numbers and pieces", odds, spelt),
-        Vendor("knows the texts, turns round at pieces of them", Contrary(odds, known, vocabulary), fake=True),
+        Vendor("knows the texts, turns round at pieces of them", Contrary(odds, rows, vocabulary), fake=True),
         Vendor("keeps decisions once many texts were edited", Patient(odds, vocabulary), fake=True),
         Vendor("corrects, turns at a short word's letters swapped",
                Corrected(odds, words, misspells_a_short_word), fake=True),
@@ -319,7 +327,7 @@ def main() -> None:
     sample, others = examples[: arguments.examples], examples[-arguments.examples :]
     vocabulary = [text for text, _ in train]
     odds = BagOfWords(*zip(*train, strict=True))
-    endpoints = bought(odds, [str(one.text) for one in sample], vocabulary)
+    endpoints = bought(odds, [(str(one.text), one.label) for one in sample], vocabulary)
     withdrawn, contrary, patient, short, gaps, capitals, emoji, lucky, pruthi, pairs = endpoints
     # Whoever does not ask a text as it is, and begins with a letter less.
     begun = [replace(one, text=str(edit_words(one.text, "a letter less", 0.01, 1, one.example_id)[0])) for one in sample]

@@ -45,6 +45,7 @@ from workers.runtime.seeds import derive_seed
 
 KIND = "temperature_attack"
 SALT = "of the gauntlet"
+ASKED = "mean_queries[arm=label_only,"
 SENTENCES = 4
 """Made-up sentences of one opinion in a review: one word alone decides none."""
 
@@ -171,7 +172,7 @@ def main() -> int:
     endpoints += knowing(odds, known, vocabulary) + edited(odds, [*vocabulary, *(text for text, _ in known)])
     endpoints += fresh(odds, vocabulary) + triggered(odds, vocabulary)
     endpoints += vendors(odds, [text for text, _ in known], vocabulary)
-    endpoints += bought(odds, [text for text, _ in known], vocabulary)
+    endpoints += bought(odds, known, vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
@@ -193,7 +194,7 @@ def _conclude(rows: Sequence[Row]) -> int:
     passed = [row.endpoint.name for row in rows if row.endpoint.fake and row.wrong]
     blocked = [row.endpoint.name for row in rows if not row.endpoint.fake and row.wrong]
     count = sum(row.endpoint.fake for row in rows)
-    labels = [row.result.estimates["mean_queries[arm=label_only,recipe=deepwordbug]"].value or 0.0 for row in rows]
+    labels = [one.value or 0.0 for row in rows for name, one in row.result.estimates.items() if name.startswith(ASKED)]
     queries = [row.queries for row in rows]
     print(f"\nfakes that passed a policy: {len(passed)} of {count} {passed or ''}")
     print(f"honest endpoints stopped by a doubt: {len(blocked)} of {len(rows) - count} {blocked or ''}")
