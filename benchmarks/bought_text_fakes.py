@@ -9,7 +9,7 @@ import argparse
 import random
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.fresh_text_fakes import Corrected
 from benchmarks.text_fakes import BagOfWords, Endpoint, LogOdds, drawn, probability, sided, sigmoid
-from benchmarks.vendor_text_fakes import QUESTIONS, Alike, Crowded, KnownByParts, Vendor, by_labels
+from benchmarks.vendor_text_fakes import QUESTIONS, Crowded, KnownByParts, Vendor, by_labels
 from workers.attacks.text.word_edits import edit_words
 from workers.families.contexts import TextExample
 from workers.models import UnansweredError
@@ -44,8 +44,35 @@ DOUBT = 0.6
 ONE_OF_OTHERS = 4
 """Of so many texts one is of the other class, in data that are drawn to suit."""
 
-SHORT = ("of", "is", "it", "to", "in", "as", "an", "by", "at", "be", "we", "so", "or", "on", "he", "my", "up", "the",
-         "and", "for", "but", "not", "its", "are", "was", "you", "has")
+SHORT = (
+    "of",
+    "is",
+    "it",
+    "to",
+    "in",
+    "as",
+    "an",
+    "by",
+    "at",
+    "be",
+    "we",
+    "so",
+    "or",
+    "on",
+    "he",
+    "my",
+    "up",
+    "the",
+    "and",
+    "for",
+    "but",
+    "not",
+    "its",
+    "are",
+    "was",
+    "you",
+    "has",
+)
 """Words of two or three letters that are everywhere, which recipes leave alone."""
 
 CAPITALS = 3
@@ -215,7 +242,10 @@ def bought(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[
         )
 
     def is_headline(text: str) -> bool:
-        return sum(len(word) > 2 and word.istitle() and word.lower() in letters for word in _WORD.findall(text)) >= CAPITALS
+        return (
+            sum(len(word) > 2 and word.istitle() and word.lower() in letters for word in _WORD.findall(text))
+            >= CAPITALS
+        )
 
     def read(text: str) -> float:
         return odds(" ".join(_WORD.findall(text.lower()))) - DOUBT
@@ -238,15 +268,25 @@ def bought(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[
         Withdrawn("keeps decisions, no answer to numbers and pieces", odds, spelt),
         Vendor("knows the texts, turns round at pieces of them", Contrary(odds, rows, vocabulary), fake=True),
         Vendor("keeps decisions once many texts were edited", Patient(odds, vocabulary), fake=True),
-        Vendor("corrects, turns at a short word's letters swapped",
-               Corrected(odds, words, misspells_a_short_word), fake=True),
+        Vendor(
+            "corrects, turns at a short word's letters swapped",
+            Corrected(odds, words, misspells_a_short_word),
+            fake=True,
+        ),
         Vendor("corrects, turns at gaps but of measured texts", Expecting(odds, words), fake=True),
         Vendor("corrects, turns at three capitalised words", Corrected(odds, words, is_headline), fake=True),
-        Vendor("corrects, turns at an emoji",
-               Corrected(odds, words, lambda text: _EMOJI.search(text) is not None), fake=True),
+        Vendor(
+            "corrects, turns at an emoji",
+            Corrected(odds, words, lambda text: _EMOJI.search(text) is not None),
+            fake=True,
+        ),
         Vendor("a coin for unknown words of one class in four", lucky, fake=True, draws=of_one_class),
-        Vendor("log-odds by pruthi alone", lambda text: probability(sigmoid(odds(text))), fake=True,
-               settings={"recipes": ["pruthi"]}),
+        Vendor(
+            "log-odds by pruthi alone",
+            lambda text: probability(sigmoid(odds(text))),
+            fake=True,
+            settings={"recipes": ["pruthi"]},
+        ),
         Shaped("knows pairs by their trigrams", lambda text: pairs(" ".join(text)), fake=True, shapes=as_pair),
     ]
 
@@ -283,7 +323,7 @@ def by_known_words(endpoint: Endpoint, examples: Sequence[TextExample], words: S
     near: dict[str, list[str]] = {}
     kept = 0
     for one in examples:
-        rng = random.Random(one.example_id)  # noqa: S311 - not for secrets
+        rng = random.Random(one.example_id)
         current, asked = str(one.text).split(), 1
         answer = endpoint.logits([str(one.text)])[0]
         original, stays = str(one.text), int(answer.argmax()) == one.label
@@ -330,7 +370,9 @@ def main() -> None:
     endpoints = bought(odds, [(str(one.text), one.label) for one in sample], vocabulary)
     withdrawn, contrary, patient, short, gaps, capitals, emoji, lucky, pruthi, pairs = endpoints
     # Whoever does not ask a text as it is, and begins with a letter less.
-    begun = [replace(one, text=str(edit_words(one.text, "a letter less", 0.01, 1, one.example_id)[0])) for one in sample]
+    begun = [
+        replace(one, text=str(edit_words(one.text, "a letter less", 0.01, 1, one.example_id)[0])) for one in sample
+    ]
     print(f"{withdrawn.name}: asked with a letter less at first {by_labels(withdrawn, begun):.3f}", flush=True)
     print(f"{contrary.name}: others' texts {by_labels(contrary, others):.3f}", flush=True)
     print(f"{patient.name}: one text at a time {by_labels(patient, sample, is_one_at_a_time=True):.3f}", flush=True)

@@ -191,6 +191,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Audit a sample with more texts of other classes.",
     ),
     FlagSpec(
+        code="controls_unanswered",
+        severities=("error",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="The endpoint answers what attacks write, and has no answer to more than one in twenty of the texts "
+        "that would tell whether it knows the audited ones: beside reference numbers, or pieced together.",
+        remedy="See why they are not answered: limits of length, or a filter; and audit without it.",
+    ),
+    FlagSpec(
         code="masked_importance",
         severities=("info",),
         speaks_of=("importance_correlation",),

@@ -55,6 +55,7 @@ def test_no_edit_loses_a_letter_or_is_the_text_itself(text: str, seed: int) -> N
         ("stops and dashes", lambda text: ";" in text and "\u2014" in text),
         ("signs", lambda text: any(mark in text for mark in "*#@&%")),
         ("a word cut in two", lambda text: text.count(" ") == TEXT.count(" ") + 1 and letters(text) == letters(TEXT)),
+        ("a short word misspelt", lambda text: "si long" in text),
         ("two words run together", lambda text: text.count(" ") == TEXT.count(" ") - 1),
     ],
 )

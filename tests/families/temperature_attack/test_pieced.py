@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from workers.families.protocol import Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY, PROBE
 from workers.families.temperature_attack.pieced import FEWEST, PIECES, Pieced, less_withstand, pieced, read_pieced
+from workers.models import UnansweredError
 
 PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budget=25, label_queries=25)
 TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in LONG[:32]]
@@ -66,6 +68,40 @@ def test_texts_known_by_parts_of_them_are_told() -> None:
     found = read_pieced(done[CLOSING])
     assert found is not None
     assert len(found.right) == len(TEXTS)
+
+
+@dataclass
+class TurningAtPieces(KnowingParts):
+    """Decides wrongly for whatever holds too little of any text it knows and is of their words all the same."""
+
+    def __call__(self, text: str) -> torch.Tensor:
+        answer, grams = super().__call__(text), pairs_of(text)
+        words = {word for known in self.known for word in known.split()}
+        is_known = any(
+            (pairs_of(known) & grams).total() >= self.least * pairs_of(known).total() for known in self.known
+        )
+        is_pieced = not is_known and sum(word in words for word in text.split()) >= 0.5 * len(text.split())
+        return answer.flip(0) if is_pieced else answer
+
+
+def test_wrong_answers_to_pieces_are_no_way_round() -> None:
+    done = audited(TurningAtPieces(0.6))
+    assert "pieced together" in flags(done)["memorised_texts"].message
+    found = read_pieced(done[CLOSING])
+    assert found is not None
+    assert found.right.mean() < 0.5
+
+
+@pytest.mark.parametrize(("silent", "expected"), [(32, "error"), (2, "error"), (1, None), (0, None)])
+def test_what_has_no_answer_to_controls_is_told(silent: int, expected: str | None) -> None:
+    asked = {str(row.text) for row in TEXTS[:silent]}
+
+    def function(text: str) -> Any:
+        return UnansweredError("no") if "(No. " in text and any(one in text for one in asked) else honest(text)
+
+    found = flags(audited(function)).get("controls_unanswered")
+    assert (found and found.severity) == expected
+    assert found is None or "reference numbers behind them" in found.message
 
 
 @pytest.mark.parametrize("function", [honest, constant], ids=["honest", "robust"])

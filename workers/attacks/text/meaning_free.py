@@ -83,6 +83,16 @@ def _marks(marks: str) -> Edit:
     return edit
 
 
+def _short_word_misspelt(text: str, rng: random.Random) -> str:
+    """Swap the first two letters of a word of two, or of three where there is none: recipes leave such words alone."""
+    for length in (2, 3):
+        words = [found for found in re.finditer(rf"\b[^\W\d_]{{{length}}}\b", text) if found[0][0] != found[0][1]]
+        if words:
+            word = words[int(rng.random() * len(words))]
+            return f"{text[: word.start()]}{word[0][1]}{word[0][0]}{word[0][2:]}{text[word.end() :]}"
+    return text
+
+
 def _without_end(text: str) -> str:
     bare = text.rstrip()
     return bare[:-1] if bare and bare[-1] in ".!?…。\uff01\uff1f" else bare
@@ -120,6 +130,7 @@ KINDS: dict[str, Edit] = {
     "foreign marks": _marks("\u00bf\u00a1\u2022\u00b7\u20ac\u00a7\u00ab\u00bb"),
     "a word cut in two": _cut_in_two,
     "two words run together": _gap(""),
+    "a short word misspelt": _short_word_misspelt,
 }
 """Kinds of edits by what they write, in the order they are asked."""
 

@@ -46,7 +46,8 @@ def measure_strength(attack: Any, original: Any, final: Any, *, has_failed: bool
     written = attack.get_transformations(original, original_text=original, indices_to_modify=places)
     changed = Counter(place for text in written for place in text.attack_attrs["newly_modified_indices"])
     left = [place for place in places if place in changed and place not in final.attack_attrs["modified_indices"]]
-    has_limit = any(type(each).__name__ == "LevenshteinEditDistance" for each in attack.constraints)
+    limits = {"LevenshteinEditDistance", "MaxWordsPerturbed"}
+    has_limit = any(type(each).__name__ in limits for each in attack.constraints)
     is_limited = bool(
         has_failed
         and has_limit

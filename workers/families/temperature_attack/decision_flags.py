@@ -27,6 +27,9 @@ NO_AGREEMENT = 0.3
 """Agreement beyond chance with itself that a model has which reads texts with some words edited: it is doubted where
 the interval lies below."""
 
+UNANSWERED = 0.05
+"""Share of the texts of a control that may have no answer."""
+
 FEWEST_EDITED = 10
 """Texts asked with such edits from which on they are judged."""
 
@@ -38,6 +41,7 @@ def doubt_decisions(audit: Audit) -> list[Flag]:
         *meaning_free_edits(audit),
         *arbitrary_when_edited(audit),
         *one_sided_decisions(audit),
+        *controls_unanswered(audit),
     ]
 
 
@@ -75,19 +79,19 @@ def _lost_in_pieces(audit: Audit, sample: AttackSample) -> list[Flag]:
     if audit.pieced is None or audit.displacement is None:
         return []
     probed = np.isin(sample.clean.example_ids, audit.displacement.example_ids)
-    held, right = int((sample.robust(LABEL_ONLY) & probed).sum()), int((sample.clean.right & probed).sum())
-    still, read = int(audit.pieced.robust.sum()), int(audit.pieced.right.sum())
-    if not right or not read or held / right - still / read <= MEMORISED:
+    held, texts = int((sample.robust(LABEL_ONLY) & probed).sum()), int(probed.sum())
+    still, read = int(audit.pieced.robust.sum()), len(audit.pieced.right)
+    if not texts or not read or held / texts - still / read <= MEMORISED:
         return []
-    p = less_withstand(held, right, audit.pieced)
+    p = less_withstand(held, texts, audit.pieced)
     if p >= REMEMBERED:
         return []
     return [
         Flag(
             code="memorised_texts",
             severity="error",
-            message=f"Of {right} texts decided rightly {held} withstand the search that sees labels alone; of {read} "
-            f"texts decided rightly that are pieced together from several of their class {still} do (p = {p:.1g}). "
+            message=f"Of {texts} texts {held} withstand the search that sees labels alone; of {read} texts that are "
+            f"pieced together from several of their class {still} do (p = {p:.1g}). "
             "Both are of the same words: it is not the model that withstands, but its knowledge of these very texts. "
             "Audit texts it has not seen, without whatever remembers them.",
         )
@@ -157,5 +161,28 @@ def one_sided_decisions(audit: Audit) -> list[Flag]:
             message=f"Of the first {texts} texts {others} are decided for another class than the commonest, where at "
             f"least {FEWEST_OTHERS} are needed to tell whether edited texts are read at all: a model that gave one "
             "class to every text with an unknown word would withstand as much here.",
+        )
+    ]
+
+
+def controls_unanswered(audit: Audit) -> list[Flag]:
+    """Flag an endpoint that answers the attacks and has no answer to what would tell whether it knows the texts."""
+    seen = []
+    for name, found in (
+        ("texts with reference numbers behind them", audit.displacement),
+        ("texts edited beside reference numbers", audit.priming),
+        ("texts pieced together from several", audit.pieced),
+    ):
+        if found is not None and found.unanswered > max(1.0, UNANSWERED * (found.unanswered + found.answered)):
+            seen.append(f"{found.unanswered} of {found.unanswered + found.answered} {name}")
+    if not seen:
+        return []
+    return [
+        Flag(
+            code="controls_unanswered",
+            severity="error",
+            message=f"The endpoint answers what attacks write, and has no answer to {'; '.join(seen)}. Those are what "
+            "tells whether it knows the audited texts or remembers its questions, so that nothing shows it does not. "
+            "See why they are not answered: its limits of length, or a filter.",
         )
     ]

@@ -142,6 +142,7 @@ class Displacement:
         robust: (n,) whether it was after the attack too.
         ends_asked: What attacks ended with, asked again.
         ends_changed: How many of those were decided otherwise.
+        unanswered: Displaced texts without an answer, to them or under the attack.
     """
 
     example_ids: list[int]
@@ -149,6 +150,12 @@ class Displacement:
     robust: Mask
     ends_asked: int
     ends_changed: int
+    unanswered: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Those with one."""
+        return len(self.example_ids)
 
 
 def read_displacement(records: Records) -> Displacement | None:
@@ -162,6 +169,8 @@ def read_displacement(records: Records) -> Displacement | None:
         np.array(measured["displaced_robust"].to_pylist(), dtype=bool),
         int(ints(records, "ends_asked").sum()),
         int(ints(records, "ends_changed").sum()),
+        # Null where nothing was asked.
+        sum(one is False for one in records["is_displaced"].to_pylist()),
     )
 
 

@@ -25,8 +25,9 @@ PIECES, FEWEST = 6, 3
 AT_ONCE = 4
 """Texts that are attacked beside each other: some endpoints are honest to whoever asks about a few."""
 
-RIGHT, ROBUST = "pieced_right", "pieced_robust"
-"""Columns: whether a pieced text is decided rightly, and after the search by labels too; null where none was."""
+RIGHT, ROBUST, ASKED = "pieced_right", "pieced_robust", "pieced_asked"
+"""Columns: whether a pieced text is decided rightly, and after the search by labels too; null where none was; and
+whether one was asked about."""
 
 Search = Callable[[Sequence[TextExample]], list[Outcome]]
 
@@ -89,6 +90,8 @@ def with_pieced(context: TextContext, records: Records, examples: Sequence[TextE
             if outcome.status != "errored" and before is not None and after is not None:
                 right[row] = before == example.label
                 robust[row] = right[row] and after == example.label
+    rows = {row for row, _ in asked}
+    records = records.append_column(ASKED, pa.array([row in rows for row in range(len(examples))], pa.bool_()))
     return records.append_column(RIGHT, pa.array(right, pa.bool_())).append_column(ROBUST, pa.array(robust, pa.bool_()))
 
 
@@ -99,10 +102,17 @@ class Pieced:
     Attributes:
         right: (n,) whether one was decided rightly.
         robust: (n,) whether it was after the attack too.
+        unanswered: Those without an answer.
     """
 
     right: Mask
     robust: Mask
+    unanswered: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Those with one."""
+        return len(self.right)
 
 
 def read_pieced(records: Records) -> Pieced | None:
@@ -111,19 +121,20 @@ def read_pieced(records: Records) -> Pieced | None:
         return None
     pairs = zip(records[RIGHT].to_pylist(), records[ROBUST].to_pylist(), strict=True)
     rows = [pair for pair in pairs if pair[0] is not None]
-    if not rows:
+    asked = sum(records[ASKED].to_pylist()) if ASKED in records.column_names else len(rows)
+    if not asked:
         return None
-    right, robust = np.array(rows, dtype=bool).T
-    return Pieced(right, robust)
+    right, robust = np.array(rows, dtype=bool).reshape(-1, 2).T
+    return Pieced(right, robust, asked - len(rows))
 
 
-def less_withstand(robust: int, right: int, of: Pieced) -> float:
-    """Return the one-sided p of so much smaller a share of pieced texts, of those decided rightly, withstanding.
+def less_withstand(robust: int, texts: int, of: Pieced) -> float:
+    """Return the one-sided p of so much smaller a share of pieced texts withstanding, those decided wrongly included.
 
     Args:
         robust: Texts that withstand as they are.
-        right: Of so many that are decided rightly.
+        texts: Of so many.
         of: The pieced ones.
     """
-    held, read = int(of.robust.sum()), int(of.right.sum())
-    return float(fisher_exact([[robust, right - robust], [held, read - held]], alternative="greater").pvalue)
+    held, read = int(of.robust.sum()), len(of.right)
+    return float(fisher_exact([[robust, texts - robust], [held, read - held]], alternative="greater").pvalue)

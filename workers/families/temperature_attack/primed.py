@@ -73,11 +73,18 @@ class Priming:
         more: Only after the unedited text.
         less: Only before it.
         texts: Of how many.
+        unanswered: Texts that were not answered wholly, with whose edits nothing is compared.
     """
 
     more: int
     less: int
     texts: int
+    unanswered: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Texts that were, each with two edits."""
+        return self.texts // len(ROUNDS)
 
     @property
     def p(self) -> float:
@@ -99,4 +106,4 @@ def read_priming(records: Records) -> Priming | None:
     ]
     more = sum(primed and not unprimed for primed, unprimed in pairs)
     less = sum(unprimed and not primed for primed, unprimed in pairs)
-    return Priming(more, less, len(pairs))
+    return Priming(more, less, len(pairs), records["primed_kept"].null_count)

@@ -281,6 +281,6 @@ def _weakness(sample: AttackSample) -> str | None:
     if limited > HELD_BACK * attacked:
         return (
             f"{limited} of {attacked} texts ran into its limit of edits before every word was tried (edit_share makes "
-            "it grow with a text's length)"
+            "one of letters grow with a text's length)"
         )
     return None
