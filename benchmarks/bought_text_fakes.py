@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from rapidfuzz.distance import OSA, Levenshtein
-from rapidfuzz.process import extract, extractOne
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import extractOne
 from torch import Tensor
 
 from benchmarks.fresh_text_fakes import Corrected
-from benchmarks.text_fakes import BagOfWords, Endpoint, LogOdds, drawn, probability, sided, sigmoid
+from benchmarks.text_fakes import BagOfWords, Endpoint, LogOdds, probability, sided, sigmoid
 from benchmarks.vendor_text_fakes import QUESTIONS, Crowded, KnownByParts, Vendor, by_labels
 from workers.attacks.text.word_edits import edit_words
 from workers.families.contexts import TextExample
@@ -37,12 +37,6 @@ PATIENCE = 20
 
 LOOKED_BACK = 20_000
 """Questions that are looked back on where a whole audit is to be seen."""
-
-DOUBT = 0.6
-"""Log-odds that the class which no unknown word may have needs beyond those of the other."""
-
-ONE_OF_OTHERS = 4
-"""Of so many texts one is of the other class, in data that are drawn to suit."""
 
 SHORT = (
     "of",
@@ -81,7 +75,6 @@ CAPITALS = 3
 _WORD = re.compile(r"\w+")
 _GAP = re.compile(r"\s\s|[\t\n\u00a0\u200b]")
 _NUMBERS = re.compile(r"\(No\. \d{4}, \d{4}-")
-_EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
 
 
 @dataclass
@@ -247,18 +240,6 @@ def bought(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[
             >= CAPITALS
         )
 
-    def read(text: str) -> float:
-        return odds(" ".join(_WORD.findall(text.lower()))) - DOUBT
-
-    def lucky(text: str) -> Tensor:
-        found = set(_WORD.findall(text.lower()))
-        is_lucky = found <= letters or drawn(" ".join(sorted(found & letters))) < 0.5
-        return _own(read(text), read(text) > 0 and is_lucky)
-
-    def of_one_class(example: TextExample) -> bool:
-        is_right = (read(str(example.text)) > 0) == bool(example.label)
-        return is_right and (example.label == 0 or example.example_id % ONE_OF_OTHERS == 0)
-
     def as_pair(example: TextExample) -> TextExample:
         first, second = halves(str(example.text))
         return replace(example, text=(first, second))
@@ -275,12 +256,6 @@ def bought(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[
         ),
         Vendor("corrects, turns at gaps but of measured texts", Expecting(odds, words), fake=True),
         Vendor("corrects, turns at three capitalised words", Corrected(odds, words, is_headline), fake=True),
-        Vendor(
-            "corrects, turns at an emoji",
-            Corrected(odds, words, lambda text: _EMOJI.search(text) is not None),
-            fake=True,
-        ),
-        Vendor("a coin for unknown words of one class in four", lucky, fake=True, draws=of_one_class),
         Vendor(
             "log-odds by pruthi alone",
             lambda text: probability(sigmoid(odds(text))),
@@ -312,45 +287,6 @@ def by_edits(endpoint: Endpoint, examples: Sequence[TextExample], edit: Callable
     return kept / len(examples)
 
 
-def by_known_words(endpoint: Endpoint, examples: Sequence[TextExample], words: Sequence[str]) -> float:
-    """Return what is left by whoever writes known words in the place of others, a letter or two away, and reads scores.
-
-    Args:
-        endpoint: Whom to attack.
-        examples: Texts to attack.
-        words: What the endpoint knows.
-    """
-    near: dict[str, list[str]] = {}
-    kept = 0
-    for one in examples:
-        rng = random.Random(one.example_id)
-        current, asked = str(one.text).split(), 1
-        answer = endpoint.logits([str(one.text)])[0]
-        original, stays = str(one.text), int(answer.argmax()) == one.label
-        least = float(answer[one.label] - answer[1 - one.label])
-        while stays and asked < QUESTIONS:
-            at = rng.randrange(len(current))
-            word = current[at].lower()
-            if word not in near:
-                found = extract(word, words, scorer=OSA.distance, score_cutoff=2, limit=12)
-                near[word] = [other for other, distance, _ in found if distance] if len(word) > 2 else []
-            if not near[word]:
-                asked += 0 if any(near.get(each.lower(), [0]) for each in current) else QUESTIONS
-                continue
-            tried = [*current[:at], rng.choice(near[word]), *current[at + 1 :]]
-            if Levenshtein.distance(original, " ".join(tried)) > CHARACTERS:
-                asked += 1
-                continue
-            asked += 1
-            answer = endpoint.logits([" ".join(tried)])[0]
-            margin = float(answer[one.label] - answer[1 - one.label])
-            if margin < least:
-                current, least = tried, margin
-            stays = margin > 0
-        kept += stays
-    return kept / len(examples)
-
-
 def main() -> None:
     """Print what attackers leave."""
     # Which imports this module.
@@ -368,7 +304,7 @@ def main() -> None:
     vocabulary = [text for text, _ in train]
     odds = BagOfWords(*zip(*train, strict=True))
     endpoints = bought(odds, [(str(one.text), one.label) for one in sample], vocabulary)
-    withdrawn, contrary, patient, short, gaps, capitals, emoji, lucky, pruthi, pairs = endpoints
+    withdrawn, contrary, patient, short, gaps, capitals, pruthi, pairs = endpoints
     # Whoever does not ask a text as it is, and begins with a letter less.
     begun = [
         replace(one, text=str(edit_words(one.text, "a letter less", 0.01, 1, one.example_id)[0])) for one in sample
@@ -379,13 +315,6 @@ def main() -> None:
     print(f"{short.name}: {by_edits(short, sample, _swapped_short):.3f}")
     print(f"{gaps.name}: {by_edits(gaps, sample, lambda text: [text.replace(' ', '  ', 1)]):.3f}")
     print(f"{capitals.name}: {by_edits(capitals, sample, lambda text: [_titled(text)]):.3f}")
-    smile = " \U0001f642"
-    print(f"{emoji.name}: {by_edits(emoji, sample, lambda text: [text + smile]):.3f}", flush=True)
-    known = sorted({word for text in vocabulary for word in text.lower().split()})
-    left = [by_labels(lucky, sample), by_known_words(lucky, sample, known)]
-    print(f"{lucky.name}: evenly drawn, typing errors {left[0]:.3f}, real words {left[1]:.3f}")
-    drawn_to_suit = list(filter(lucky.draws, examples))[: arguments.examples]  # type: ignore[attr-defined]
-    print(f"   data of it, real words {by_known_words(lucky, drawn_to_suit, known):.3f}", flush=True)
     print(f"{pruthi.name}: {by_labels(pruthi, sample):.3f}")
     joined = Endpoint(pairs.name, lambda text: pairs.answer(halves(text)), fake=True)  # type: ignore[arg-type]
     print(f"{pairs.name}: others' texts {by_labels(joined, others):.3f}")
