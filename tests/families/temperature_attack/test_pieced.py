@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budge
 TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in LONG[:32]]
 
 
+@cache
 def pairs_of(text: str) -> Counter[str]:
     return Counter(text[at : at + 3] for at in range(len(text) - 2))
 
