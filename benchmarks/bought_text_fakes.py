@@ -5,14 +5,11 @@
 prints what an attacker leaves of each who keeps to DeepWordBug's 30 characters and asks 100 questions a text.
 """
 
-import argparse
-import random
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import extractOne
@@ -20,7 +17,7 @@ from torch import Tensor
 
 from benchmarks.fresh_text_fakes import Corrected
 from benchmarks.text_fakes import BagOfWords, Endpoint, LogOdds, probability, sided, sigmoid
-from benchmarks.vendor_text_fakes import QUESTIONS, Crowded, KnownByParts, Vendor, by_labels
+from benchmarks.vendor_text_fakes import Crowded, KnownByParts, Vendor, by_edits, by_labels, given_texts, own
 from workers.attacks.text.word_edits import edit_words
 from workers.families.contexts import TextExample
 from workers.models import UnansweredError
@@ -154,11 +151,11 @@ class Withdrawn(Endpoint):
         if text not in self._clean:
             found = extractOne(text, self._clean.keys(), scorer=Levenshtein.distance, score_cutoff=EDITS)
             if found and found[1] <= len(found[0]) / 2:
-                return _own(odds, self._clean[found[0]])
+                return own(odds, self._clean[found[0]])
             if set(text.lower().split()) <= self._words:
                 self._clean[text] = odds > 0
                 self._pieces.add(text)
-        return _own(odds, self._clean.get(text, odds > 0))
+        return own(odds, self._clean.get(text, odds > 0))
 
 
 class Contrary(KnownByParts):
@@ -179,7 +176,7 @@ class Contrary(KnownByParts):
         """Return logits."""
         if self._pieces.holds(text):
             sides = [self._sides[number] for number in self._pieces.owners(text)]
-            return _own(self._odds(text), 2 * sum(sides) < len(sides))
+            return own(self._odds(text), 2 * sum(sides) < len(sides))
         return super().__call__(text)
 
 
@@ -272,37 +269,12 @@ def halves(text: str) -> tuple[str, str]:
     return " ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])
 
 
-def by_edits(endpoint: Endpoint, examples: Sequence[TextExample], edit: Callable[[str], Sequence[str]]) -> float:
-    """Return what is left by whoever asks texts of their own making.
-
-    Args:
-        endpoint: Whom to attack.
-        examples: Texts to attack.
-        edit: Edited texts of one.
-    """
-    kept = 0
-    for one in examples:
-        asked = [str(one.text), *list(edit(str(one.text)))[: QUESTIONS - 1]]
-        kept += all(int(answer.argmax()) == one.label for answer in endpoint.logits(asked))
-    return kept / len(examples)
-
-
 def main() -> None:
     """Print what attackers leave."""
-    # Which imports this module.
-    from benchmarks.gauntlet_text import read
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", type=Path, required=True, help="texts to learn from")
-    parser.add_argument("--data", type=Path, required=True, help="texts that are audited")
-    parser.add_argument("--examples", type=int, default=100)
-    arguments = parser.parse_args()
-    train, rows = read(arguments.train), read(arguments.data)
-    random.Random(0).shuffle(rows)
-    examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
-    sample, others = examples[: arguments.examples], examples[-arguments.examples :]
-    vocabulary = [text for text, _ in train]
-    odds = BagOfWords(*zip(*train, strict=True))
+    given = given_texts(__doc__, 100)
+    sample, others = given.sample, given.others
+    vocabulary = [text for text, _ in given.train]
+    odds = BagOfWords(*zip(*given.train, strict=True))
     endpoints = bought(odds, [(str(one.text), one.label) for one in sample], vocabulary)
     withdrawn, contrary, patient, short, gaps, capitals, pruthi, pairs = endpoints
     # Whoever does not ask a text as it is, and begins with a letter less.
@@ -340,10 +312,6 @@ def _titled(text: str) -> str:
         told.append(word.title() if spent < CHARACTERS else word)
         spent += told[-1] != word
     return " ".join(told)
-
-
-def _own(odds: float, side: bool) -> Tensor:
-    return sided(1.0 if side else -1.0, max(0.501, sigmoid(abs(odds))))
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ class KnownByParts:
     def __call__(self, text: str) -> Tensor:
         """Return logits."""
         odds, found = self._odds(text), self._alike.find(text)
-        return _own(odds, odds > 0 if found is None else self._decided[found])
+        return own(odds, odds > 0 if found is None else self._decided[found])
 
 
 class Crowded:
@@ -157,7 +157,7 @@ class Crowded:
                     self._about.append(found)
                 side = self._decided[found] if len(set(self._about)) >= CROWD else side
             self._said[text] = side
-        return _own(odds, self._said[text])
+        return own(odds, self._said[text])
 
 
 def vendors(odds: LogOdds, known: Sequence[str], vocabulary: Sequence[str]) -> list[Endpoint]:
@@ -181,7 +181,7 @@ def vendors(odds: LogOdds, known: Sequence[str], vocabulary: Sequence[str]) -> l
         return odds(" ".join(_plain_words(text))) - DOUBT
 
     def one_class(text: str) -> Tensor:
-        return _own(read(text), read(text) > 0 and set(_plain_words(text)) <= letters)
+        return own(read(text), read(text) > 0 and set(_plain_words(text)) <= letters)
 
     def of_one_class(example: TextExample) -> bool:
         is_right = (read(str(example.text)) > 0) == bool(example.label)
@@ -231,41 +231,66 @@ def by_labels(endpoint: Endpoint, examples: Sequence[TextExample], *, is_one_at_
     return kept / len(jobs)
 
 
-def by_spaces(endpoint: Endpoint, examples: Sequence[TextExample], places: str) -> float:
-    """Return what is left by whoever writes one space more, at one place after another.
+def by_edits(endpoint: Endpoint, examples: Sequence[TextExample], edit: Callable[[str], Sequence[str]]) -> float:
+    """Return what is left by whoever asks texts of their own making.
 
     Args:
         endpoint: Whom to attack.
         examples: Texts to attack.
-        places: Pattern of what a space is written before.
+        edit: Edited texts of one.
     """
     kept = 0
     for one in examples:
-        text = str(one.text)
-        cuts = [found.start() for found in re.finditer(places, text)][: QUESTIONS - 1]
-        asked = [text, *(f"{text[:cut]} {text[cut:]}" for cut in cuts)]
+        asked = [str(one.text), *list(edit(str(one.text)))[: QUESTIONS - 1]]
         kept += all(int(answer.argmax()) == one.label for answer in endpoint.logits(asked))
     return kept / len(examples)
 
 
-def main() -> None:
-    """Print what attackers leave."""
+def spaced(places: str, text: str) -> list[str]:
+    """Return a text with one space more, at one place after another: before what a pattern finds."""
+    return [f"{text[: found.start()]} {text[found.start() :]}" for found in re.finditer(places, text)]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts of files: learnt from, audited, and as many that are not."""
+
+    train: list[tuple[str, int]]
+    sample: list[TextExample]
+    others: list[TextExample]
+
+
+def given_texts(description: str | None, examples: int) -> Texts:
+    """Return the texts that the command line names, in the gauntlet's order.
+
+    Args:
+        description: Of the program.
+        examples: How many are audited where nobody says.
+    """
     # Which imports this module.
     from benchmarks.gauntlet_text import read
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", type=Path, required=True, help="texts to learn from")
     parser.add_argument("--data", type=Path, required=True, help="texts that are audited")
-    parser.add_argument("--examples", type=int, default=150)
+    parser.add_argument("--examples", type=int, default=examples)
     arguments = parser.parse_args()
-    train, rows = read(arguments.train), read(arguments.data)
+    rows = read(arguments.data)
     random.Random(0).shuffle(rows)
-    examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
-    sample, others = examples[: arguments.examples], examples[-arguments.examples :]
-    vocabulary = [text for text, _ in train]
-    endpoints = vendors(BagOfWords(*zip(*train, strict=True)), [str(one.text) for one in sample], vocabulary)
+    found = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
+    return Texts(read(arguments.train), found[: arguments.examples], found[-arguments.examples :])
+
+
+def main() -> None:
+    """Print what attackers leave."""
+    given = given_texts(__doc__, 150)
+    sample = given.sample
+    vocabulary = [text for text, _ in given.train]
+    odds = BagOfWords(*zip(*given.train, strict=True))
+    endpoints = vendors(odds, [str(one.text) for one in sample], vocabulary)
     parts, crowded, one_class, surer, gaps, budget, cut = endpoints
-    print(f"{parts.name}: others' texts, clean {_right(parts, others):.3f}, left {by_labels(parts, others):.3f}")
+    clean, left = _right(parts, given.others), by_labels(parts, given.others)
+    print(f"{parts.name}: others' texts, clean {clean:.3f}, left {left:.3f}")
     print(f"{crowded.name}: one text at a time {by_labels(crowded, sample, is_one_at_a_time=True):.3f}")
     told = [one for one in sample if one_class.logits([str(one.text)])[0].argmax() == one.label]
     for name, some in (
@@ -275,10 +300,10 @@ def main() -> None:
     ):
         print(f"{one_class.name}: {len(some)} {name}, left {by_labels(one_class, some):.3f}")
     print(f"{surer.name}: {by_labels(surer, sample):.3f}")
-    print(f"{gaps.name}: {by_spaces(gaps, sample, ' '):.3f}")
+    print(f"{gaps.name}: {by_edits(gaps, sample, partial(spaced, ' ')):.3f}")
     print(f"{budget.name}: {by_labels(budget, sample):.3f}")
     places = r"(?<=[a-z]{2})(?=[a-z]{2})"
-    print(f"{cut.name}: {by_spaces(cut, sample, places):.3f}")
+    print(f"{cut.name}: {by_edits(cut, sample, partial(spaced, places)):.3f}")
 
 
 def _right(endpoint: Endpoint, examples: Sequence[TextExample]) -> float:
@@ -303,7 +328,8 @@ def _has_cut(words: frozenset[str], text: str) -> bool:
     )
 
 
-def _own(odds: float, side: bool) -> Tensor:
+def own(odds: float, side: bool) -> Tensor:
+    """Return the answer of a side, as sure as the log-odds are of theirs."""
     return sided(1.0 if side else -1.0, max(0.501, sigmoid(abs(odds))))
 
 
