@@ -12,6 +12,7 @@ from seatrial.store.ids import new_id
 from seatrial.store.records import to_parquet
 from seatrial.store.tables import CheckRow, ModelRow, ShardRow
 from seatrial.store.transitions import move
+from tests.runtime.inline import InlineWorker
 from tests.uploads import submission
 
 LEASE = {"lease_s": 60.0, "worker": "actor"}
@@ -112,3 +113,13 @@ def first_check(services: Services, audit_id: str) -> str:
     with services.database.read() as session:
         row = session.query(CheckRow).filter_by(audit_id=audit_id, ordinal=0).one()
         return row.id
+
+
+def ended(client: httpx.Client, worker: InlineWorker, body: dict[str, Any]) -> dict[str, Any]:
+    """Submit an audit, let a worker do what there is, and return the audit, which has succeeded."""
+    answer = client.post("/v1/audits", json=body)
+    assert answer.status_code == 202, answer.text
+    worker.drain()
+    told: dict[str, Any] = client.get(f"/v1/audits/{answer.json()['id']}").json()
+    assert told["state"] == "succeeded", told
+    return told

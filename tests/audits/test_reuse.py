@@ -18,6 +18,7 @@ from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, ModelRow, WorkerRow
 from seatrial.store.tables.base import utc_now
 from tests import assets
+from tests.audits.acting import ended
 from tests.runtime.inline import InlineWorker
 from tests.tables import flowers
 
@@ -43,15 +44,6 @@ def worker(services: Services, settings: Settings, asked: dict[str, Any]) -> Inl
     working = InlineWorker(services.database, services.store, settings)
     working.drain()
     return working
-
-
-def ended(client: httpx.Client, worker: InlineWorker, body: dict[str, Any]) -> dict[str, Any]:
-    answer = client.post("/v1/audits", json=body)
-    assert answer.status_code == 202, answer.text
-    worker.drain()
-    told: dict[str, Any] = client.get(f"/v1/audits/{answer.json()['id']}").json()
-    assert told["state"] == "succeeded", told
-    return told
 
 
 def estimated(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from app.web.services import Services
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow
 from tests import assets, texts
+from tests.audits.acting import ended
 from tests.runtime.inline import InlineWorker
 from tests.uploads import submission, upload_both
 from workers.models.endpoint import EndpointClassifier
@@ -65,15 +66,6 @@ def served(client: httpx.Client, worker: InlineWorker, tmp_path: Path) -> dict[s
     worker.drain()
     check = {"kind": "temperature_attack", "arms": [], "label_queries": 10, "query_budget": 60}
     return {"model": model.json()["id"], "dataset": data.json()["id"], "samples": 8, "checks": [check]}
-
-
-def ended(client: httpx.Client, worker: InlineWorker, body: dict[str, Any]) -> dict[str, Any]:
-    answer = client.post("/v1/audits", json=body)
-    assert answer.status_code == 202, answer.text
-    worker.drain()
-    told: dict[str, Any] = client.get(f"/v1/audits/{answer.json()['id']}").json()
-    assert told["state"] == "succeeded", told
-    return told
 
 
 def test_the_same_request_asks_other_texts_and_its_own_salt_the_same_ones(

@@ -81,25 +81,28 @@ def test_stored_bytes_are_limited_and_a_file_counts_once(client: httpx.Client) -
 
 def test_figures_that_checks_share_count_once_in_a_project(database: Database) -> None:  # noqa: F811
     project, others = add_project(database), add_project(database)
-    first = add_audit(database, project_id=project)
-    with database.write() as session:
-        one = session.scalars(select(CheckRow).where(CheckRow.audit_id == first)).one()
-        one.figures, one.figures_bytes = {"span": "sha256:a", "curve": "sha256:b"}, 30
-        one.figure_sizes = {"sha256:a": 10, "sha256:b": 20}
+    add_figures(database, project, {"sha256:a": 10, "sha256:b": 20})
     assert told_figures(database, project) == 30
-    second = add_audit(database, project_id=project)
-    with database.write() as session:
-        other = session.scalars(select(CheckRow).where(CheckRow.audit_id == second)).one()
-        other.figures, other.figures_bytes = {"span": "sha256:a", "own": "sha256:c"}, 15
-        other.figure_sizes = {"sha256:a": 10, "sha256:c": 5}
+    add_figures(database, project, {"sha256:a": 10, "sha256:c": 5})
     assert told_figures(database, project) == 35
     # A worker of the version before tells their sum alone.
-    third = add_audit(database, project_id=project)
-    with database.write() as session:
-        old = session.scalars(select(CheckRow).where(CheckRow.audit_id == third)).one()
-        old.figures, old.figures_bytes = {"span": "sha256:a"}, 10
+    add_figures(database, project, {"sha256:a": 10}, tells_sizes=False)
     assert told_figures(database, project) == 45
     assert told_figures(database, others) == 0
+
+
+def add_figures(
+    database: Database,  # noqa: F811
+    project_id: str,
+    sizes: dict[str, int],
+    *,
+    tells_sizes: bool = True,
+) -> None:
+    audit = add_audit(database, project_id=project_id)
+    with database.write() as session:
+        check = session.scalars(select(CheckRow).where(CheckRow.audit_id == audit)).one()
+        check.figures, check.figures_bytes = {f"of {digest}": digest for digest in sizes}, sum(sizes.values())
+        check.figure_sizes = sizes if tells_sizes else None
 
 
 def told_figures(database: Database, project_id: str) -> int:  # noqa: F811

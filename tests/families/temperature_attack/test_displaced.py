@@ -39,16 +39,18 @@ def right(text: str) -> int:
 TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in SAMPLE[:24]]
 
 
-def audited(during: Answering, after: Answering | None = None, cut: int = 24) -> dict[str, Records]:
-    """Return the records of an attack, and of the stage that closes an audit, cut into shards."""
+def audited(
+    during: Answering, after: Answering | None = None, cut: int = 24, examples: list[TextExample] = TEXTS
+) -> dict[str, Records]:
+    """Return the records of a probe, an attack, and the stage that closes an audit, cut into shards."""
     done: dict[str, Records] = {}
     for stage, function in ((PROBE, during), (f"{ATTACK}deepwordbug", during), (CLOSING, after or during)):
         service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
         parts = [
             FAMILY.run(
-                PARAMS, Shard(stage, start, start + cut), Context(TEXTS[start : start + cut], {None: service}, done)
+                PARAMS, Shard(stage, start, start + cut), Context(examples[start : start + cut], {None: service}, done)
             )
-            for start in range(0, len(TEXTS), cut)
+            for start in range(0, len(examples), cut)
         ]
         done[stage] = pa.concat_tables(parts).combine_chunks()
     return done

@@ -11,23 +11,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.contracts.estimates import Flag
-from seatrial.families.temperature_attack.params import TemperatureAttackParams
-from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.test_crossing import LONG
-from tests.families.temperature_attack.test_displaced import Answering, constant, right
-from tests.families.temperature_attack.test_family import Context
+from tests.families.temperature_attack.test_displaced import Answering, constant, flags, right
+from tests.families.temperature_attack.test_displaced import audited as displaced_audit
 from tests.families.temperature_attack.test_probe import likely
 from tests.families.temperature_attack.test_surrogate import honest
-from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample
-from workers.families.protocol import Shard
-from workers.families.temperature_attack import estimates
-from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY, PROBE
+from workers.families.temperature_attack.family import CLOSING
 from workers.families.temperature_attack.pieced import FEWEST, PIECES, Pieced, less_withstand, pieced, read_pieced
 from workers.models import UnansweredError
 
-PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budget=25, label_queries=25)
 TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in LONG[:32]]
 
 
@@ -51,15 +44,7 @@ class KnowingParts:
 
 
 def audited(function: Answering, texts: list[TextExample] = TEXTS) -> dict[str, Records]:
-    done: dict[str, Records] = {}
-    for stage in (PROBE, f"{ATTACK}deepwordbug", CLOSING):
-        service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
-        done[stage] = FAMILY.run(PARAMS, Shard(stage, 0, len(texts)), Context(texts, {None: service}, done))
-    return done
-
-
-def flags(done: dict[str, Records]) -> dict[str, Flag]:
-    return {flag.code: flag for flag in estimates.reduce(PARAMS, done, 0).flags}
+    return displaced_audit(function, cut=len(texts), examples=texts)
 
 
 def test_texts_known_by_parts_of_them_are_told() -> None:
