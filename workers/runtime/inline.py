@@ -19,10 +19,11 @@ from seatrial.families.shared.settling import settled
 from seatrial.judging.stopping import Look, measured_so_far, take_look
 from seatrial.statistics.samples import ByColumn
 from seatrial.store.records import to_parquet
+from seatrial.store.salts import GIVEN
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow
-from workers.families.contexts import Records
+from workers.families.contexts import Records, by_column
 from workers.families.protocol import AnyFamily
 from workers.families.stages import Stage
 from workers.models.checks import check_target
@@ -289,9 +290,7 @@ def _too_many_errors(job: CheckJob, done: StoredRecords) -> StoredProblem | None
         return None
     # Earlier stages were looked at when they ended.
     name, allowed = job.check.stage or job.stages[-1].name, job.audit.spec["max_error_rate"]
-    records = done.by_column(name)
-    if records is None:
-        raise AssertionError("unreachable: a stage that has ended has records")
+    records = by_column(done, name)
     errored = pc.sum(records.column("errored").cast("int64")).as_py() or 0
     # What is looked at before its end may still have fewer: it fails once all that are left could not make up for them.
     examples = records.num_rows if planned_looks(job) is None else max(job.sampled(), records.num_rows)
@@ -321,13 +320,13 @@ def _errored_shares(done: Mapping[str, ByColumn | None]) -> dict[str, float]:
 
 def chosen_salt(spec: Mapping[str, Any]) -> list[Flag]:
     """Doubt an audit whose randomness whoever asked for it knows wholly."""
-    if spec.get("salt") is None:
+    if (given := spec.get(GIVEN)) is None:
         return []
     return [
         Flag(
             code="chosen_salt",
             severity="warning",
-            message=f"The salt {spec['salt']} was given with the request: whoever serves the model can work out what "
+            message=f"The salt {given} was given with the request: whoever serves the model can work out what "
             "this audit asks before it does.",
         )
     ]
