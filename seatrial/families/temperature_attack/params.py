@@ -63,6 +63,9 @@ PROBE_STEPS = 10
 CROSSING_STEPS = 16
 """Those of a second path of each, at most, that is to end on another decision."""
 
+ANEW = 16
+"""Questions about texts pieced together and their edits, for each of those texts."""
+
 DOSES = ((0.15, 3), (0.3, 6))
 """Share of a probed text's words that are edited at random, and how many at least."""
 
@@ -267,8 +270,8 @@ class TemperatureAttackParams(FamilyParams):
         closing = float(path * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
-            # is asked again, and edited texts before and after unedited ones.
-            closing += (2 * (self.most_label_queries + 2) + 7 + (2 + further) * flipping) * min(samples, PROBED)
+            # is asked again, and edited texts before and after unedited ones, of the data and of pieces.
+            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + (2 + further) * flipping) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
             attacked = samples
             if self.survivors is not None and recipe in self.second_phase:

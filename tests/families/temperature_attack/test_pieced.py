@@ -1,7 +1,7 @@
 """Robustness that texts have and texts pieced together from them have not is knowledge of these texts."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -55,6 +55,23 @@ def test_texts_known_by_parts_of_them_are_told() -> None:
     found = read_pieced(done[CLOSING])
     assert found is not None
     assert len(found.right) == len(TEXTS)
+
+
+def as_pair(row: TextExample) -> TextExample:
+    words = str(row.text).split()
+    return replace(row, text=(" ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])))
+
+
+@pytest.mark.parametrize(("least", "is_told"), [(0.6, True), (1.0, False)])
+def test_pairs_known_by_parts_of_them_are_told(least: float, is_told: bool) -> None:
+    function = KnowingParts(least)
+    done = audited(lambda pair: function(" ".join(pair)), [as_pair(row) for row in TEXTS])
+    found = read_pieced(done[CLOSING])
+    assert found is not None
+    # Whatever they are decided for: what is in pieces entails nothing.
+    assert found.right.all()
+    assert ("memorised_texts" in (told := flags(done))) is is_told
+    assert not is_told or "pairs" in told["memorised_texts"].message
 
 
 @dataclass

@@ -13,6 +13,7 @@ from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.statistics.arrays import Floats, Mask
 from seatrial.statistics.paired import Gap, gap_to_lowest
 from workers.families.contexts import Records
+from workers.families.temperature_attack.anew import Anew, read_anew
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
 from workers.families.temperature_attack.meaning_free import EditSample, read_edits
@@ -45,6 +46,7 @@ class Audit:
         priming: What it does to an edited text that the unedited one was asked; None likewise.
         written: Decisions about texts with words edited at random; None likewise.
         pieced: Attacks on texts pieced together; None likewise, and where no class had enough.
+        anew: Pieced texts and their edits in either order; None likewise.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
     """
 
@@ -59,6 +61,7 @@ class Audit:
     priming: Priming | None = None
     written: Written | None = None
     pieced: Pieced | None = None
+    anew: Anew | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
 
     @cached_property
@@ -175,6 +178,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         displacement=read_displacement(done["closing"]) if "closing" in done else None,
         priming=read_priming(done["closing"]) if "closing" in done else None,
         pieced=read_pieced(done["closing"]) if "closing" in done else None,
+        anew=read_anew(done["closing"]) if "closing" in done else None,
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
     )

@@ -19,6 +19,9 @@ REMEMBERED = 0.001
 MEMORISED = 0.15
 """Share of texts, net, that may withstand as they are and not beside words of no meaning."""
 
+PAIRS_HELD, PAIRS_LEFT = 0.5, 0.5
+"""Share of pairs that withstand, at least, and how much of it pieced pairs may have at most, to speak of knowledge."""
+
 TURNED = 0.3
 """Share of texts that withstand the search by labels and may yet turn round at an edit without a meaning: the interval
 has to lie above it."""
@@ -83,6 +86,10 @@ def _lost_in_pieces(audit: Audit, sample: AttackSample) -> list[Flag]:
     still, read = int(audit.pieced.robust.sum()), len(audit.pieced.right)
     if not texts or not read or held / texts - still / read <= MEMORISED:
         return []
+    of_pairs = len(sample.texts[0]) > 1
+    # How parts pieced together are related nobody knows, and so not how far they are from another class.
+    if of_pairs and (held < PAIRS_HELD * texts or still * texts > PAIRS_LEFT * held * read):
+        return []
     p = less_withstand(held, texts, audit.pieced)
     if p >= REMEMBERED:
         return []
@@ -90,8 +97,8 @@ def _lost_in_pieces(audit: Audit, sample: AttackSample) -> list[Flag]:
         Flag(
             code="memorised_texts",
             severity="error",
-            message=f"Of {texts} texts {held} withstand the search that sees labels alone; of {read} texts that are "
-            f"pieced together from several of their class {still} do (p = {p:.1g}). "
+            message=f"Of {texts} {'pairs' if of_pairs else 'texts'} {held} withstand the search that sees labels "
+            f"alone; of {read} that are pieced together from several of their class {still} do (p = {p:.1g}). "
             "Both are of the same words: it is not the model that withstands, but its knowledge of these very texts. "
             "Audit texts it has not seen, without whatever remembers them.",
         )
@@ -172,6 +179,7 @@ def controls_unanswered(audit: Audit) -> list[Flag]:
         ("texts with reference numbers behind them", audit.displacement),
         ("texts edited beside reference numbers", audit.priming),
         ("texts pieced together from several", audit.pieced),
+        ("texts pieced together and edited", audit.anew),
     ):
         if found is not None and found.unanswered > max(1.0, UNANSWERED * (found.unanswered + found.answered)):
             seen.append(f"{found.unanswered} of {found.unanswered + found.answered} {name}")

@@ -24,6 +24,7 @@ from workers.errors import PreflightError
 from workers.families.contexts import Records, RunContext, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.anew import with_anew
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
@@ -256,7 +257,8 @@ def _close(
         return _search_labels(params, context, of, extents, recipe, lambda outcome: None)
 
     records = with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
-    return with_pieced(context, records, examples, search)
+    # What attacks on pieced texts make known of them comes after what asks about such texts for the first time.
+    return with_pieced(context, with_anew(context, records, examples), examples, search)
 
 
 def _search_labels(

@@ -2,12 +2,13 @@
 
 Whoever knows the texts may decide for whatever holds enough of one what they know of it, whatever stands beside it.
 Texts of one class in turn give a piece each: what comes of that is of the class, in the words of the data, and holds
-too little of any text to be taken for it.
+too little of any text to be taken for it. Pairs are pieced together part by part; whether one of those withstands is
+whether it keeps the class it has.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,19 +33,28 @@ whether one was asked about."""
 Search = Callable[[Sequence[TextExample]], list[Outcome]]
 
 
-def pieced(texts: Sequence[str], seed: int) -> str:
-    """Return a text that has its first part of one text, its second of another, and so on.
+def pieced(texts: Sequence[Text], seed: int) -> Text:
+    """Return a text that has its first part of one text, its second of another, and so on; of pairs a pair.
 
     Args:
-        texts: At least one.
+        texts: At least one; all of them texts, or all of them pairs.
         seed: Of which texts, in which order.
 
     >>> pieced(["one two three", "four five six", "seven eight nine"], 1)
     'one eight six'
+    >>> pieced([("a b", "c d"), ("e f", "g h")], 2)
+    ('a f', 'c h')
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     chosen = rng.sample(list(texts), min(PIECES, len(texts)))
-    return " ".join(part for number, text in enumerate(chosen) if (part := _part(text, number, len(chosen))))
+    if isinstance(chosen[0], str):
+        return _joined([text for text in chosen if isinstance(text, str)])
+    # What belongs together of a pair stays so: both parts are cut at the same places.
+    return tuple(_joined([pair[side] for pair in chosen]) for side in range(len(chosen[0])))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return " ".join(part for number, text in enumerate(texts) if (part := _part(text, number, len(texts))))
 
 
 def _part(text: str, number: int, of: int) -> str:
@@ -66,21 +76,17 @@ def with_pieced(context: TextContext, records: Records, examples: Sequence[TextE
         examples: The shard's.
         search: By labels, on texts in the place of examples.
     """
-    known: dict[int, list[str]] = {}
-    for row in context.records("probe").select(["label", "texts", "errored"]).to_pylist():
-        if not row["errored"] and row["texts"]:
-            known.setdefault(row["label"], []).append(row["texts"][0])
+    known = known_texts(context)
     right: list[bool | None] = [None] * len(examples)
     robust: list[bool | None] = [None] * len(examples)
     asked = []
     for row, example in enumerate(examples):
-        texts = known.get(example.label, [])
-        if isinstance(example.text, str) and len(texts) >= FEWEST:
-            text = pieced(texts, context.salted_seed("pieced", example.example_id))
+        text = pieced_for(example, known, context.salted_seed("pieced", example.example_id))
+        if text is not None:
             asked.append((row, TextExample(example.example_id, text, example.label)))
     for start in range(0, len(asked), AT_ONCE):
         context.check_cancelled()
-        some = asked[start : start + AT_ONCE]
+        some = [_own_decision(context, one) for one in asked[start : start + AT_ONCE]]
         outcomes = search([example for _, example in some])
         before_and_after: list[Text] = [example.text for _, example in some]
         before_and_after += [outcome.text for outcome in outcomes]
@@ -93,6 +99,34 @@ def with_pieced(context: TextContext, records: Records, examples: Sequence[TextE
     rows = {row for row, _ in asked}
     records = records.append_column(ASKED, pa.array([row in rows for row in range(len(examples))], pa.bool_()))
     return records.append_column(RIGHT, pa.array(right, pa.bool_())).append_column(ROBUST, pa.array(robust, pa.bool_()))
+
+
+def known_texts(context: TextContext) -> dict[int, list[Text]]:
+    """Return the texts that were probed, by class; none of pairs whose probe is from before it kept their parts."""
+    probed = context.records("probe")
+    known: dict[int, list[Text]] = {}
+    if "parts" not in probed.column_names:
+        return known
+    for row in probed.select(["label", "parts", "errored"]).to_pylist():
+        if not row["errored"] and row["parts"]:
+            parts = tuple(row["parts"])
+            known.setdefault(row["label"], []).append(parts[0] if len(parts) == 1 else parts)
+    return known
+
+
+def pieced_for(example: TextExample, known: Mapping[int, Sequence[Text]], seed: int) -> Text | None:
+    """Return a text pieced together from those of an example's class; None where there are too few."""
+    texts = known.get(example.label, [])
+    return pieced(texts, seed) if len(texts) >= FEWEST else None
+
+
+def _own_decision(context: TextContext, asked: tuple[int, TextExample]) -> tuple[int, TextExample]:
+    """Return a pieced pair with the class the model gives it: how its parts are related nobody else can tell."""
+    row, example = asked
+    if isinstance(example.text, str):
+        return asked
+    label = decided(context.scoring().ask_anew([example.text])[0])
+    return row, replace(example, label=example.label if label is None else label)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ _TABLE = pa.schema(
         ("again", pa.list_(pa.list_(pa.float64()))),
         ("elsewhere", pa.list_(pa.list_(pa.float64()))),
         ("texts", pa.list_(pa.string())),
+        ("parts", pa.list_(pa.string())),
         ("crossing", pa.list_(pa.list_(pa.float64()))),
         ("from_start", pa.bool_()),
     ]
@@ -114,6 +115,7 @@ def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: st
             cells |= {"again": again[row], "elsewhere": elsewhere[row], "is_outward": outward[row]}
             across = dict(zip(walked[row], crossed[row], strict=True))
             cells |= {"crossing": [across[step] for step in range(len(across))], "from_start": starts[row]}
+            cells["parts"] = [example.text] if isinstance(example.text, str) else list(example.text)
             cells["texts"] = [text if isinstance(text, str) else " ".join(text) for text in paths[row]]
         rows.append(cells)
     return pa.Table.from_pylist(rows, schema=_TABLE)

@@ -6,6 +6,7 @@ from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
+from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging, grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED, doubt_decisions
@@ -137,6 +138,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"of {of.texts} edited texts {of.more} have the decision of the unedited one only where that was asked "
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
         )
+    seen += _by_order(audit.anew)
     if (of_probed := compare_with_unprobed(audit)) is not None and (
         of_probed.p < REMEMBERED and of_probed.others - of_probed.probed > SPARED
     ):
@@ -155,6 +157,22 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             "the model without whatever remembers its questions.",
         )
     ]
+
+
+def _by_order(of: Anew | None) -> list[str]:
+    """Return what shows that pieced texts are decided by what was asked before them."""
+    seen = []
+    if of is not None and of.kept_p < REMEMBERED:
+        seen.append(
+            f"of {of.edits} edited texts of pieces of others {of.more} have the decision of the unedited one only "
+            f"where that was asked first, and {of.less} only where it was not (p = {of.kept_p:.1g})"
+        )
+    if of is not None and of.right_p < REMEMBERED:
+        seen.append(
+            f"of {of.first} texts of pieces of others {of.first_right} are decided rightly where they are asked "
+            f"first, and {of.later_right} of {of.later} where an edited one was (p = {of.right_p:.1g})"
+        )
+    return seen
 
 
 def _remembered(probe: ProbeSample) -> list[str]:
