@@ -149,8 +149,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         meaning="Answers depend on what was asked before. The same text got another answer after its neighbours had "
         "been asked, or in another session; scores stand still, or decisions persist, where a path of edits was asked "
         "first; both move less after the audit's other questions than before them; an edited text is decided like its "
-        "original once that was asked; texts pieced together are decided rightly less often once an edited one was; or texts that were probed for a memory withstand less than others. A cache, a "
-        "session or chance answers in the model's place.",
+        "original once that was asked; texts pieced together are decided rightly less often once an edited one was; or "
+        "texts that were probed for a memory withstand less than others. A cache, a session or chance answers in the "
+        "model's place.",
         remedy="Audit the model without whatever remembers its questions.",
     ),
     FlagSpec(
