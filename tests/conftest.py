@@ -19,13 +19,16 @@ from seatrial.sandbox.calls import Call
 from seatrial.sandbox.zygote import named
 from seatrial.store.settings import Settings
 from tests import shared
-from tests.databases import migrated_file
+from tests.databases import database, migrated_file, postgres_url
 from workers.processors import keep_places_apart
 
 with warnings.catch_warnings():
     # Starlette would rather have httpx2; we have httpx for our own client.
     warnings.simplefilter("ignore")
     from starlette.testclient import TestClient
+
+# Fixtures of every module from here: one imported into several modules is one for each, and so was its server.
+__all__ = ["database", "postgres_url"]
 
 # A busy machine is no failure, and neither may a lucky draw be: the same examples every time, others with test-all.
 # The same examples every time find nothing new: a quarter of what is drawn where it searches (make test-all).

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import new_migrated_database, postgres_url  # noqa: F401
+from tests.databases import new_migrated_database
 from tests.e2e.deployment import Deployment
 from tests.servers import Valkey, broker
 
@@ -28,7 +28,7 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def distributed(postgres_url: str, broker_url: str, tmp_path: Path) -> Iterator[Deployment]:  # noqa: F811
+def distributed(postgres_url: str, broker_url: str, tmp_path: Path) -> Iterator[Deployment]:
     """Postgres, a broker, a scheduler; workers are added by the test."""
     with (
         new_migrated_database(postgres_url) as url,
@@ -38,7 +38,7 @@ def distributed(postgres_url: str, broker_url: str, tmp_path: Path) -> Iterator[
 
 
 @pytest.fixture
-def distributed_on_valkey(postgres_url: str, valkey: Valkey, tmp_path: Path) -> Iterator[Deployment]:  # noqa: F811
+def distributed_on_valkey(postgres_url: str, valkey: Valkey, tmp_path: Path) -> Iterator[Deployment]:
     """The same on the private broker."""
     with (
         new_migrated_database(postgres_url) as url,

@@ -24,7 +24,6 @@ from seatrial.store.settings import Settings
 from seatrial.store.tables import Base, DeliveryRow, SessionRow, WebhookRow
 from seatrial.store.tables.base import utc_now
 from seatrial.store.waiting import count_work
-from tests.databases import postgres_url  # noqa: F401
 from tests.e2e.deployment import Deployment
 from tests.servers import new_database
 
@@ -53,7 +52,7 @@ class Roles:
 
 
 @pytest.fixture
-def roles(postgres_url: str, tmp_path: Path) -> Iterator[Roles]:  # noqa: F811
+def roles(postgres_url: str, tmp_path: Path) -> Iterator[Roles]:
     with new_database(postgres_url) as url:
         roles = Roles(url)
         try:

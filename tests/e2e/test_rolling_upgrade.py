@@ -21,7 +21,7 @@ from seatrial.store.migrations import current_revision
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, ShardRow
 from tests import assets
-from tests.databases import new_database, postgres_url  # noqa: F401
+from tests.databases import new_database
 from tests.e2e.versions import Version
 from tests.packaging.pages import ROOT
 from tests.servers import eventually
@@ -71,7 +71,7 @@ class Readers(threading.Thread):
 
 
 @pytest.fixture
-def versions(before: Path, postgres_url: str, tmp_path: Path) -> Iterator[tuple[Version, Version, Database]]:  # noqa: F811
+def versions(before: Path, postgres_url: str, tmp_path: Path) -> Iterator[tuple[Version, Version, Database]]:
     """Both, on an empty database of the schema before."""
     home = tmp_path / "home"
     home.mkdir()

@@ -13,14 +13,12 @@ from app.web.services import Services
 from seatrial.store.settings import Settings
 from seatrial.store.tables import EventRow, JudgementRow
 from tests.conftest import BASE_URL, TestClient
-from tests.databases import new_migrated_database, postgres_url
+from tests.databases import new_migrated_database
 from tests.gates.over_http import end, ended, policy, submitted
 from tests.servers import eventually
 from tests.uploads import upload_both
 from tests.web.test_postgres import at_once
 from tests.web.test_problems import assert_problem
-
-__all__ = ["postgres_url"]
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from seatrial.store.database import Database
 from seatrial.store.grants import WORKER
 from seatrial.store.settings import Settings
 from seatrial.store.waiting import count_work
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.packaging.pages import ROOT
 from tests.rows import add_audit
 from tests.store.test_lifecycle import start_stage, take_shard
@@ -114,7 +113,7 @@ def keda_query() -> str:
     return str(yaml.safe_load((CHART / "values.yaml").read_text())["keda"]["query"])
 
 
-def test_keda_counts_what_waits(database: Database) -> None:  # noqa: F811
+def test_keda_counts_what_waits(database: Database) -> None:
     def counted() -> int:
         with database.read() as session:
             found = session.execute(text(keda_query())).scalar_one()

@@ -27,11 +27,11 @@ from seatrial.store.tables import (
     WebhookRow,
 )
 from tests.conftest import BASE_URL, TestClient
-from tests.databases import migrated_file, new_migrated_database, postgres_url
+from tests.databases import migrated_file, new_migrated_database
 from tests.reports import fabricated
 from tests.rows import FACTS
 
-__all__ = ["postgres_url", "world"]
+__all__ = ["world"]
 
 RULE = {"metric": "uncertainty_span.mus", "max": 2.0}
 ALL = ("audit", "judge", "attest", "notify")

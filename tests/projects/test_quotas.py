@@ -24,7 +24,7 @@ from seatrial.store.tables.base import utc_now
 from seatrial.store.usage import disk_use
 from tests.audits.acting import make_ready, submit
 from tests.conftest import key_for
-from tests.databases import database, migrated, postgres_url  # noqa: F401
+from tests.databases import migrated
 from tests.deletions.test_http import ended
 from tests.rows import add_audit, add_project
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
@@ -79,7 +79,7 @@ def test_stored_bytes_are_limited_and_a_file_counts_once(client: httpx.Client) -
     assert upload(client, "datasets", dataset_manifest(), npz()).status_code == 201
 
 
-def test_figures_that_checks_share_count_once_in_a_project(database: Database) -> None:  # noqa: F811
+def test_figures_that_checks_share_count_once_in_a_project(database: Database) -> None:
     project, others = add_project(database), add_project(database)
     add_figures(database, project, {"sha256:a": 10, "sha256:b": 20})
     assert told_figures(database, project) == 30
@@ -92,7 +92,7 @@ def test_figures_that_checks_share_count_once_in_a_project(database: Database) -
 
 
 def add_figures(
-    database: Database,  # noqa: F811
+    database: Database,
     project_id: str,
     sizes: dict[str, int],
     *,
@@ -105,7 +105,7 @@ def add_figures(
         check.figure_sizes = sizes if tells_sizes else None
 
 
-def told_figures(database: Database, project_id: str) -> int:  # noqa: F811
+def told_figures(database: Database, project_id: str) -> int:
     with database.read() as session:
         return disk_use(session, project_id).figures
 
@@ -204,7 +204,7 @@ def test_an_admin_of_a_project_may_not_raise_its_own_limits(keyed: TestClient) -
     assert_problem(keyed.get("/v1/projects/default", headers=admin), 404, "not-found")
 
 
-def test_of_two_that_submit_at_once_one_is_refused(database: Database) -> None:  # noqa: F811
+def test_of_two_that_submit_at_once_one_is_refused(database: Database) -> None:
     project = add_project(database)
     with database.write() as session:
         session.add(QuotaRow(project_id=project, unfinished_audits=3))

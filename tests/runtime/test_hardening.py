@@ -16,7 +16,6 @@ from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, HardeningRow
 from tests import assets
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.runtime.bench import AuditBench
 from tests.runtime.inline import InlineWorker
 from workers.runtime import checkpointing
@@ -78,7 +77,7 @@ class HardeningBench(AuditBench):
 
 
 @pytest.fixture
-def bench(database: Database, tmp_path: Path) -> HardeningBench:  # noqa: F811
+def bench(database: Database, tmp_path: Path) -> HardeningBench:
     return HardeningBench(database, Settings(home=tmp_path, torch_threads=1))
 
 

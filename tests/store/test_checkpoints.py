@@ -22,7 +22,6 @@ from seatrial.store.database import Database
 from seatrial.store.lifecycle import cancel_audit, give_back, retry_audit
 from seatrial.store.reaping import reap
 from seatrial.store.tables import DiscardRow, ShardRow
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from tests.store.test_lifecycle import end_shard, finish_check, start_stage, take_shard
 
@@ -87,13 +86,13 @@ def stop(db: Database, claimed: Claimed) -> None:
 
 
 @pytest.fixture
-def claimed(database: Database) -> Claimed:  # noqa: F811
+def claimed(database: Database) -> Claimed:
     """The only shard of an audit, claimed."""
     start_stage(database, add_audit(database, id="aud_1"), shards=1)
     return take_shard(database)
 
 
-def test_a_save_replaces_the_one_before(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
+def test_a_save_replaces_the_one_before(database: Database, store: LocalStore, claimed: Claimed) -> None:
     first = add_checkpoint(database, store, claimed, b"one")
     assert discards(database) == set()
     second = add_checkpoint(database, store, claimed, b"two")
@@ -103,7 +102,7 @@ def test_a_save_replaces_the_one_before(database: Database, store: LocalStore, c
     assert files(store) == {second}
 
 
-def test_a_claim_that_is_lost_points_at_nothing(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
+def test_a_claim_that_is_lost_points_at_nothing(database: Database, store: LocalStore, claimed: Claimed) -> None:
     kept = add_checkpoint(database, store, claimed, b"of the worker that froze")
     lose(database, claimed[0])
     with database.write() as session:
@@ -118,7 +117,7 @@ def test_a_claim_that_is_lost_points_at_nothing(database: Database, store: Local
 
 
 def test_a_file_announced_and_never_named_is_deleted_in_an_hour(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
 ) -> None:
     with database.write() as session:
@@ -132,7 +131,7 @@ def test_a_file_announced_and_never_named_is_deleted_in_an_hour(
 
 
 def test_no_shard_takes_over_what_a_sweep_may_be_deleting(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
     claimed: Claimed,
 ) -> None:
@@ -150,7 +149,7 @@ def test_no_shard_takes_over_what_a_sweep_may_be_deleting(
     "again", [lambda db, claimed: lose(db, claimed[0]), fail_once, stop], ids=["lost", "failed", "stopped"]
 )
 def test_what_is_begun_again_begins_at_its_save(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
     claimed: Claimed,
     again: Callable[[Database, Claimed], None],
@@ -162,14 +161,14 @@ def test_what_is_begun_again_begins_at_its_save(
     assert resumes(database, claimed[0])
 
 
-def test_a_shard_that_never_saved_begins_anew(database: Database, claimed: Claimed) -> None:  # noqa: F811
+def test_a_shard_that_never_saved_begins_anew(database: Database, claimed: Claimed) -> None:
     fail_once(database, claimed)
     take_shard(database)
     assert not resumes(database, claimed[0])
 
 
 def test_a_save_that_two_attempts_failed_at_is_not_tried_a_third_time(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
     claimed: Claimed,
 ) -> None:
@@ -190,7 +189,7 @@ def test_a_save_that_two_attempts_failed_at_is_not_tried_a_third_time(
     assert resumes(database, claimed[0])
 
 
-def test_a_save_that_was_gone_beyond_is_another(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
+def test_a_save_that_was_gone_beyond_is_another(database: Database, store: LocalStore, claimed: Claimed) -> None:
     add_checkpoint(database, store, claimed, b"one")
     fail_once(database, claimed)
     second = take_shard(database)
@@ -202,7 +201,7 @@ def test_a_save_that_was_gone_beyond_is_another(database: Database, store: Local
 
 @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED], ids=str)
 def test_a_shard_that_ended_leaves_no_file(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
     claimed: Claimed,
     state: RunState,
@@ -215,7 +214,7 @@ def test_a_shard_that_ended_leaves_no_file(
 
 
 def test_an_ending_that_comes_too_late_deletes_nothing(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
     claimed: Claimed,
 ) -> None:
@@ -226,7 +225,7 @@ def test_an_ending_that_comes_too_late_deletes_nothing(
     assert discards(database) == set()
 
 
-def test_a_shard_given_up_leaves_no_file(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
+def test_a_shard_given_up_leaves_no_file(database: Database, store: LocalStore, claimed: Claimed) -> None:
     digest = add_checkpoint(database, store, claimed, b"one")
     lose(database, claimed[0], max_attempts=1)
     assert saved(database, claimed[0]) is None
@@ -234,7 +233,7 @@ def test_a_shard_given_up_leaves_no_file(database: Database, store: LocalStore, 
 
 
 def test_cancel_forgets_the_saves_of_what_waits_and_not_of_what_succeeded(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
 ) -> None:
     start_stage(database, add_audit(database, id="aud_1"), shards=3)
@@ -253,7 +252,7 @@ def test_cancel_forgets_the_saves_of_what_waits_and_not_of_what_succeeded(
     assert discards(database) == {gone, kept}
 
 
-def test_a_retry_begins_anew(database: Database, store: LocalStore, claimed: Claimed) -> None:  # noqa: F811
+def test_a_retry_begins_anew(database: Database, store: LocalStore, claimed: Claimed) -> None:
     add_checkpoint(database, store, claimed, b"one")
     assert end_shard(database, claimed, RunState.FAILED, error={"code": "x"})
     assert finish_check(database, RunState.FAILED)
@@ -263,7 +262,7 @@ def test_a_retry_begins_anew(database: Database, store: LocalStore, claimed: Cla
     assert not resumes(database, claimed[0])
 
 
-def test_a_save_and_an_end_at_once_leave_one_file_or_none(database: Database, store: LocalStore) -> None:  # noqa: F811
+def test_a_save_and_an_end_at_once_leave_one_file_or_none(database: Database, store: LocalStore) -> None:
     start_stage(database, add_audit(database), shards=10)
     claims = [take_shard(database) for _ in range(10)]
     for number, claimed in enumerate(claims):
@@ -290,7 +289,7 @@ def test_a_save_and_an_end_at_once_leave_one_file_or_none(database: Database, st
 
 
 def test_a_store_that_is_away_keeps_its_files_for_a_later_sweep(
-    database: Database,  # noqa: F811
+    database: Database,
     store: LocalStore,
     claimed: Claimed,
     monkeypatch: pytest.MonkeyPatch,

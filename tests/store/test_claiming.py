@@ -18,7 +18,7 @@ from seatrial.store.lifecycle import close_check, close_shard, open_stage
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ProjectRow, ShardRow
 from seatrial.store.transitions import holds, move
-from tests.databases import database, migrated, postgres_url  # noqa: F401
+from tests.databases import migrated
 from tests.rows import add_audit, add_project
 from workers.runtime.stages import cut, make_shards
 
@@ -105,7 +105,7 @@ def set_share(db: Database, project: str, **values: Any) -> None:
 
 
 @pytest.mark.slow
-def test_three_projects_each_have_their_share_however_much_they_ask_for(database: Database) -> None:  # noqa: F811
+def test_three_projects_each_have_their_share_however_much_they_ask_for(database: Database) -> None:
     many, some, single = (add_project(database) for _ in range(3))
     run = Simulation(database)
     run.submit(many, 30)

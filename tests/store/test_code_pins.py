@@ -12,7 +12,6 @@ from seatrial.store.database import Database
 from seatrial.store.lifecycle import close_check, close_shard, open_stage
 from seatrial.store.tables import AuditRow, CheckRow, DiscardRow, ShardRow, StageRow, WorkerRow
 from seatrial.store.tables.base import utc_now
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from workers.runtime.stages import make_shards
 
@@ -49,7 +48,7 @@ def see(db: Database, code: str | None, *, ago_s: float = 0.0) -> None:
         session.add(WorkerRow(id=f"wrk_{code}_{ago_s}", device="cpu", pid=1, code=code, last_seen_at=seen))
 
 
-def test_another_code_takes_nothing_of_an_audit_that_has_begun(database: Database) -> None:  # noqa: F811
+def test_another_code_takes_nothing_of_an_audit_that_has_begun(database: Database) -> None:
     first, second = add_audit(database), add_audit(database)
     begin(database, OLD)
     # The oldest audit is the other's; the next one is free.
@@ -72,7 +71,7 @@ def test_another_code_takes_nothing_of_an_audit_that_has_begun(database: Databas
     assert take(database, OLD)[0] is CheckRow
 
 
-def test_two_codes_that_begin_at_once_do_not_share(database: Database) -> None:  # noqa: F811
+def test_two_codes_that_begin_at_once_do_not_share(database: Database) -> None:
     add_audit(database, checks=2)
     one, other = take(database, OLD), take(database, NEW)
     opened = {"name": "attack", "source": "sample", "examples": 100}
@@ -84,13 +83,13 @@ def test_two_codes_that_begin_at_once_do_not_share(database: Database) -> None: 
     assert take(database, NEW) is None
 
 
-def test_where_codes_may_mix_everybody_takes_everything(database: Database) -> None:  # noqa: F811
+def test_where_codes_may_mix_everybody_takes_everything(database: Database) -> None:
     add_audit(database)
     begin(database, OLD)
     assert take(database, None)[0] is ShardRow
 
 
-def test_an_audit_whose_code_nobody_runs_begins_anew(database: Database) -> None:  # noqa: F811
+def test_an_audit_whose_code_nobody_runs_begins_anew(database: Database) -> None:
     audit_id = add_audit(database, checks=2)
     ended = begin(database, OLD, ((0, 100),))
     run_shard(database, OLD)
@@ -125,7 +124,7 @@ def test_an_audit_whose_code_nobody_runs_begins_anew(database: Database) -> None
         assert session.get_one(AuditRow, audit_id, populate_existing=True).state == "succeeded"
 
 
-def test_what_somebody_works_on_is_left_alone(database: Database) -> None:  # noqa: F811
+def test_what_somebody_works_on_is_left_alone(database: Database) -> None:
     add_audit(database)
     begin(database, OLD)
     claimed = take(database, OLD)

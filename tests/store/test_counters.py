@@ -20,14 +20,13 @@ from seatrial.store.database import Database
 from seatrial.store.lifecycle import give_back
 from seatrial.store.reaping import reap
 from seatrial.store.tables import ShardRow
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from tests.store.test_lifecycle import end_shard, finish_check, start_stage, take_shard
 
 FAMILY = "uncertainty_span"
 
 
-def test_what_becomes_of_shards_is_counted_once(database: Database) -> None:  # noqa: F811
+def test_what_becomes_of_shards_is_counted_once(database: Database) -> None:
     start_stage(database, add_audit(database), shards=3)
     for counts, put_off_s in ((True, 0.0), (False, 0.0), (False, 1e-6)):
         claimed = take_shard(database)
@@ -58,7 +57,7 @@ def test_what_becomes_of_shards_is_counted_once(database: Database) -> None:  # 
     assert {labels[:2] for labels in counts[CHECK_SECONDS.name]} == {(FAMILY, "failed")}
 
 
-def test_counts_of_many_at_once_add_up_and_those_rolled_back_do_not(database: Database) -> None:  # noqa: F811
+def test_counts_of_many_at_once_add_up_and_those_rolled_back_do_not(database: Database) -> None:
     def work() -> None:
         for _ in range(10):
             with database.write() as session:

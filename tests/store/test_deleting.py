@@ -45,7 +45,7 @@ from seatrial.store.tables import (
     TombstoneRow,
 )
 from seatrial.store.transitions import move
-from tests.databases import database, migrated, new_migrated_database, postgres_url  # noqa: F401
+from tests.databases import migrated, new_migrated_database
 from tests.rows import FACTS, add_project
 from workers.runtime.stages import cut, make_shards
 
@@ -356,7 +356,7 @@ for subject in subjects:
 
 
 def test_two_processes_that_delete_and_are_killed_leave_nothing_half_deleted(
-    database: Database,  # noqa: F811
+    database: Database,
     tmp_path: Path,
 ) -> None:
     store, project = LocalStore(tmp_path / "artifacts"), add_project(database)

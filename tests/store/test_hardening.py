@@ -35,7 +35,6 @@ from seatrial.store.tables import (
 from seatrial.store.tables.hardenings import AUDITING
 from seatrial.store.transitions import move
 from seatrial.store.waiting import count_work
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit, add_project
 
 LONG, SHORT = 60.0, 0.05
@@ -94,7 +93,7 @@ def events(db: Database, hardening_id: str) -> list[tuple[int, str, str]]:
     return [(row.seq, row.kind, str(row.data.get("state", row.data.get("step")))) for row in rows]
 
 
-def test_a_training_is_claimed_once_and_its_lost_claim_writes_nothing(database: Database) -> None:  # noqa: F811
+def test_a_training_is_claimed_once_and_its_lost_claim_writes_nothing(database: Database) -> None:
     hardening = add_hardening(database)
     with database.write() as session:
         assert count_work(session) == 1
@@ -127,7 +126,7 @@ def test_a_training_is_claimed_once_and_its_lost_claim_writes_nothing(database: 
     assert [seq for seq, *_ in events(database, hardening)] == [1, 2, 3]
 
 
-def test_what_kills_every_worker_fails_with_its_reason(database: Database) -> None:  # noqa: F811
+def test_what_kills_every_worker_fails_with_its_reason(database: Database) -> None:
     hardening = add_hardening(database)
     for attempt in range(2):
         save(database, take(database, SHORT), f"sha256:{attempt:064}")
@@ -144,7 +143,7 @@ def test_what_kills_every_worker_fails_with_its_reason(database: Database) -> No
     assert (row.state, row.attempts, row.error, row.finished_at) == (RunState.QUEUED, 0, None, None)
 
 
-def test_a_worker_that_stops_or_waits_for_its_machine_costs_no_attempt(database: Database) -> None:  # noqa: F811
+def test_a_worker_that_stops_or_waits_for_its_machine_costs_no_attempt(database: Database) -> None:
     hardening = add_hardening(database)
     claimed = take(database)
     assert save(database, claimed)
@@ -158,7 +157,7 @@ def test_a_worker_that_stops_or_waits_for_its_machine_costs_no_attempt(database:
     assert (row.state, row.attempts, row.deferrals, row.saved_digest) == (RunState.QUEUED, 0, 1, SAVED)
 
 
-def test_cancelling_ends_what_waits_and_asks_what_trains(database: Database) -> None:  # noqa: F811
+def test_cancelling_ends_what_waits_and_asks_what_trains(database: Database) -> None:
     waiting = add_hardening(database)
     with database.write() as session:
         assert cancel_hardening(session, waiting)
@@ -181,7 +180,7 @@ def test_cancelling_ends_what_waits_and_asks_what_trains(database: Database) -> 
 
 
 def test_cancelling_while_it_is_audited_cancels_both_audits_and_a_retry_keeps_the_training(
-    database: Database,  # noqa: F811
+    database: Database,
 ) -> None:
     project = add_project(database)
     audits = [add_audit(database, project_id=project) for _ in range(2)]
@@ -202,7 +201,7 @@ def test_cancelling_while_it_is_audited_cancels_both_audits_and_a_retry_keeps_th
 
 
 @pytest.mark.parametrize("state", [RunState.RUNNING, RunState.FAILED, RunState.SUCCEEDED, RunState.CANCELLED])
-def test_what_was_trained_is_kept_for_a_retry(database: Database, state: RunState) -> None:  # noqa: F811
+def test_what_was_trained_is_kept_for_a_retry(database: Database, state: RunState) -> None:
     trained = {"digest": "d" * 64, "weights_digest": "e" * 64, "notes": []}
     hardening = add_hardening(database, state=state, stage=AUDITING, outcome=trained)
     files = {trained["digest"], trained["weights_digest"]}
@@ -212,7 +211,7 @@ def test_what_was_trained_is_kept_for_a_retry(database: Database, state: RunStat
         assert retry_hardening(session, hardening) == (state == RunState.FAILED)
 
 
-def test_a_training_waits_for_its_model_and_is_charged_to_its_project(database: Database) -> None:  # noqa: F811
+def test_a_training_waits_for_its_model_and_is_charged_to_its_project(database: Database) -> None:
     hardening = add_hardening(database, model_state=ModelState.CHECKING)
     with database.write() as session:
         assert claim_training(session, lease_s=LONG, worker="w") is None
@@ -224,7 +223,7 @@ def test_a_training_waits_for_its_model_and_is_charged_to_its_project(database: 
         assert session.scalar(select(ProjectRow.turn).where(ProjectRow.turn > 0)) == 10.0
 
 
-def test_the_older_of_training_and_audit_comes_first(database: Database) -> None:  # noqa: F811
+def test_the_older_of_training_and_audit_comes_first(database: Database) -> None:
     project = add_project(database)
     first = add_hardening(database, project=project)
     add_audit(database, project_id=project)

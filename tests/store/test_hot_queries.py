@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from seatrial.store.database import Database
 from seatrial.store.reaping import reap
-from tests.databases import postgres_url  # noqa: F401
 from tests.rows import add_audit
 from tests.servers import eventually
 from tests.store.ended import HOT, ended
@@ -18,7 +17,7 @@ from tests.store.ended import HOT, ended
 @pytest.fixture(scope="module", params=[20_000, pytest.param(100_000, marks=pytest.mark.drill)])
 def full(
     request: pytest.FixtureRequest,
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Database, int]]:
     """A database in which so many audits have ended."""

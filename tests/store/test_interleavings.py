@@ -30,7 +30,7 @@ from seatrial.store.reaping import reap
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, CounterRow, EventRow, ModelRow, ShardRow, StageRow, WorkerRow
 from seatrial.store.transitions import RUN_TRANSITIONS, SHARD_TRANSITIONS, release
-from tests.databases import migrated, new_migrated_database, postgres_url  # noqa: F401
+from tests.databases import migrated, new_migrated_database
 from tests.rows import add_audit, add_project
 from workers.runtime.stages import cut, make_shards
 

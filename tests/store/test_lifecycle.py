@@ -24,7 +24,6 @@ from seatrial.store.reaping import reap
 from seatrial.store.tables import AuditRow, CheckRow, EventRow, ModelRow, ShardRow
 from seatrial.store.transitions import RUN_TRANSITIONS, TransitionError, heartbeat, move, release
 from seatrial.store.waiting import count_work
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from workers.runtime.stages import cut, make_shards
 
@@ -68,7 +67,7 @@ def states(db: Database, audit_id: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("how", ["given back", "reaped"])
-def test_a_shard_that_is_queued_again_keeps_no_cancelled_audit_waiting(database: Database, how: str) -> None:  # noqa: F811
+def test_a_shard_that_is_queued_again_keeps_no_cancelled_audit_waiting(database: Database, how: str) -> None:
     audit_id = add_audit(database)
     start_stage(database, audit_id, shards=2)
     held = take_shard(database, LONG if how == "given back" else -1.0)
@@ -91,7 +90,7 @@ def finish_check(db: Database, state: RunState = RunState.SUCCEEDED) -> bool:
 
 
 @pytest.mark.slow
-def test_an_audit_runs_from_queued_to_succeeded(database: Database) -> None:  # noqa: F811
+def test_an_audit_runs_from_queued_to_succeeded(database: Database) -> None:
     audit_id = add_audit(database)
     start_stage(database, audit_id)
     assert states(database, audit_id) == ("running", ["running"])
@@ -105,7 +104,7 @@ def test_an_audit_runs_from_queued_to_succeeded(database: Database) -> None:  # 
         assert [event.data["state"] for event in events if event.kind == "audit"] == ["queued", "running", "succeeded"]
 
 
-def test_a_check_waits_for_its_model(database: Database) -> None:  # noqa: F811
+def test_a_check_waits_for_its_model(database: Database) -> None:
     add_audit(database, model_state=ModelState.CHECKING)
     with database.write() as session:
         assert claim_check(session, lease_s=LONG, worker="w") is None
@@ -117,7 +116,7 @@ def test_a_check_waits_for_its_model(database: Database) -> None:  # noqa: F811
         assert claim_check(session, lease_s=LONG, worker="w") is not None
 
 
-def test_many_claimants_share_the_shards_without_overlap(database: Database) -> None:  # noqa: F811
+def test_many_claimants_share_the_shards_without_overlap(database: Database) -> None:
     start_stage(database, add_audit(database), shards=10)
     taken: list[str] = []
     guard = threading.Lock()
@@ -139,7 +138,7 @@ def test_many_claimants_share_the_shards_without_overlap(database: Database) -> 
     assert len(taken) == len(set(taken)) == 10
 
 
-def test_concurrent_endings_neither_deadlock_nor_miscount(database: Database) -> None:  # noqa: F811
+def test_concurrent_endings_neither_deadlock_nor_miscount(database: Database) -> None:
     audit_id = add_audit(database)
     check_id = start_stage(database, audit_id, shards=10)
     claims = [take_shard(database) for _ in range(10)]
@@ -153,7 +152,7 @@ def test_concurrent_endings_neither_deadlock_nor_miscount(database: Database) ->
     assert finish_check(database)
 
 
-def test_a_second_ending_writes_nothing(database: Database) -> None:  # noqa: F811
+def test_a_second_ending_writes_nothing(database: Database) -> None:
     check_id = start_stage(database, add_audit(database))
     claimed = take_shard(database)
     assert end_shard(database, claimed, records_digest="first")
@@ -163,7 +162,7 @@ def test_a_second_ending_writes_nothing(database: Database) -> None:  # noqa: F8
         assert session.get_one(CheckRow, check_id).open_shards == 2
 
 
-def test_a_worker_that_slept_through_its_lease_writes_nothing(database: Database) -> None:  # noqa: F811
+def test_a_worker_that_slept_through_its_lease_writes_nothing(database: Database) -> None:
     start_stage(database, add_audit(database), shards=1)
     stale = take_shard(database, lease_s=SHORT)
     time.sleep(2 * SHORT)
@@ -178,7 +177,7 @@ def test_a_worker_that_slept_through_its_lease_writes_nothing(database: Database
     assert end_shard(database, fresh, records_digest="fresh")
 
 
-def test_a_heartbeat_keeps_the_reaper_away(database: Database) -> None:  # noqa: F811
+def test_a_heartbeat_keeps_the_reaper_away(database: Database) -> None:
     start_stage(database, add_audit(database), shards=1)
     claimed = take_shard(database, lease_s=SHORT)
     with database.write() as session:
@@ -188,7 +187,7 @@ def test_a_heartbeat_keeps_the_reaper_away(database: Database) -> None:  # noqa:
 
 
 @pytest.mark.slow
-def test_a_poison_shard_fails_after_three_attempts_and_the_other_check_goes_on(database: Database) -> None:  # noqa: F811
+def test_a_poison_shard_fails_after_three_attempts_and_the_other_check_goes_on(database: Database) -> None:
     audit_id = add_audit(database, checks=2)
     poisoned = start_stage(database, audit_id, shards=1)
     for attempt in (1, 2, 3):
@@ -209,7 +208,7 @@ def test_a_poison_shard_fails_after_three_attempts_and_the_other_check_goes_on(d
     assert states(database, audit_id) == ("failed", ["failed", "succeeded"])
 
 
-def test_cancel_ends_what_waits_and_asks_what_runs(database: Database) -> None:  # noqa: F811
+def test_cancel_ends_what_waits_and_asks_what_runs(database: Database) -> None:
     audit_id = add_audit(database, checks=2)
     start_stage(database, audit_id)
     running = take_shard(database)
@@ -227,14 +226,14 @@ def test_cancel_ends_what_waits_and_asks_what_runs(database: Database) -> None: 
         assert not retry_audit(session, audit_id)
 
 
-def test_cancelling_a_queued_audit_ends_it_at_once(database: Database) -> None:  # noqa: F811
+def test_cancelling_a_queued_audit_ends_it_at_once(database: Database) -> None:
     audit_id = add_audit(database)
     with database.write() as session:
         assert cancel_audit(session, audit_id)
     assert states(database, audit_id) == ("cancelled", ["cancelled"])
 
 
-def test_a_worker_lost_while_cancelling_does_not_hang_the_audit(database: Database) -> None:  # noqa: F811
+def test_a_worker_lost_while_cancelling_does_not_hang_the_audit(database: Database) -> None:
     audit_id = add_audit(database)
     start_stage(database, audit_id, shards=1)
     take_shard(database, lease_s=SHORT)
@@ -245,7 +244,7 @@ def test_a_worker_lost_while_cancelling_does_not_hang_the_audit(database: Databa
     assert states(database, audit_id) == ("cancelled", ["cancelled"])
 
 
-def test_cancel_takes_the_claim_from_whoever_advances(database: Database) -> None:  # noqa: F811
+def test_cancel_takes_the_claim_from_whoever_advances(database: Database) -> None:
     audit_id = add_audit(database)
     with database.write() as session:
         claimed = claim_check(session, lease_s=LONG, worker="w")
@@ -259,7 +258,7 @@ def test_cancel_takes_the_claim_from_whoever_advances(database: Database) -> Non
     assert states(database, audit_id) == ("cancelled", ["cancelled"])
 
 
-def test_retry_queues_the_failed_shards_only(database: Database) -> None:  # noqa: F811
+def test_retry_queues_the_failed_shards_only(database: Database) -> None:
     audit_id = add_audit(database)
     check_id = start_stage(database, audit_id)
     good, bad = take_shard(database), take_shard(database)
@@ -279,7 +278,7 @@ def test_retry_queues_the_failed_shards_only(database: Database) -> None:  # noq
         assert session.get_one(AuditRow, audit_id).finished_at is None
 
 
-def test_a_shard_given_back_by_a_stopping_worker_costs_no_attempt(database: Database) -> None:  # noqa: F811
+def test_a_shard_given_back_by_a_stopping_worker_costs_no_attempt(database: Database) -> None:
     start_stage(database, add_audit(database), shards=1)
     claimed = take_shard(database)
     with database.write() as session:
@@ -287,7 +286,7 @@ def test_a_shard_given_back_by_a_stopping_worker_costs_no_attempt(database: Data
         assert session.get_one(ShardRow, claimed[0]).attempts == 0
 
 
-def test_a_transition_the_table_does_not_have_is_a_bug(database: Database) -> None:  # noqa: F811
+def test_a_transition_the_table_does_not_have_is_a_bug(database: Database) -> None:
     with database.write() as session, pytest.raises(TransitionError):
         move(session, ShardRow, RunState.RUNNING, sources={RunState.SUCCEEDED})
 
@@ -307,7 +306,7 @@ def test_shards_are_whole_batches_and_cover_everything_once(examples: int, batch
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_model_that_kills_its_workers_is_given_up(database: Database) -> None:  # noqa: F811
+def test_a_model_that_kills_its_workers_is_given_up(database: Database) -> None:
     audit_id = add_audit(database, model_state=ModelState.CHECKING)
     for attempt in (1, 2, 3):
         with database.write() as session:
@@ -322,7 +321,7 @@ def test_a_model_that_kills_its_workers_is_given_up(database: Database) -> None:
     assert states(database, audit_id) == ("queued", ["queued"])
 
 
-def test_a_check_that_kills_its_workers_is_given_up(database: Database) -> None:  # noqa: F811
+def test_a_check_that_kills_its_workers_is_given_up(database: Database) -> None:
     audit_id = add_audit(database)
     for attempt in (1, 2, 3):
         with database.write() as session:
@@ -334,7 +333,7 @@ def test_a_check_that_kills_its_workers_is_given_up(database: Database) -> None:
         assert states(database, audit_id)[0] == ("failed" if attempt == 3 else "queued")
 
 
-def test_what_is_put_off_is_not_claimable_for_that_long(database: Database) -> None:  # noqa: F811
+def test_what_is_put_off_is_not_claimable_for_that_long(database: Database) -> None:
     add_audit(database)
     with database.write() as session:
         claimed = claim_check(session, lease_s=LONG, worker="w")
@@ -350,7 +349,7 @@ def test_what_is_put_off_is_not_claimable_for_that_long(database: Database) -> N
         assert claim_check(session, lease_s=LONG, worker="w") is not None
 
 
-def test_sweeps_at_the_same_time_take_each_row_back_once(database: Database) -> None:  # noqa: F811
+def test_sweeps_at_the_same_time_take_each_row_back_once(database: Database) -> None:
     for _ in range(4):
         start_stage(database, add_audit(database), shards=5)
     for _ in range(20):

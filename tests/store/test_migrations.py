@@ -17,13 +17,12 @@ from seatrial.store import migrations
 from seatrial.store.database import Database
 from seatrial.store.migrations import current_revision, downgrade, is_compatible, upgrade
 from seatrial.store.tables import AuditRow, Base, KeyRow
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from tests.store.test_lifecycle import end_shard, finish_check, start_stage, take_shard
 
 
 @pytest.mark.slow
-def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:  # noqa: F811
+def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:
     def is_compared(item: object, name: str | None, *rest: object) -> bool:
         # SQLAlchemy reads no directions from SQLite.
         return not (database.is_sqlite and name == "ix_audits_next")
@@ -37,7 +36,7 @@ def test_the_migrated_schema_is_the_declared_one(database: Database) -> None:  #
             assert made == str(CreateIndex(declared).compile(connection))
 
 
-def test_down_and_up_again(database: Database) -> None:  # noqa: F811
+def test_down_and_up_again(database: Database) -> None:
     downgrade(database)
     assert set(inspect(database.engine).get_table_names()) <= {"alembic_version"}
     assert current_revision(database) is None
@@ -45,7 +44,7 @@ def test_down_and_up_again(database: Database) -> None:  # noqa: F811
     assert is_compatible(database)
 
 
-def test_two_processes_that_start_together_migrate_one_after_the_other(database: Database) -> None:  # noqa: F811
+def test_two_processes_that_start_together_migrate_one_after_the_other(database: Database) -> None:
     downgrade(database)
     errors: list[BaseException] = []
 
@@ -64,7 +63,7 @@ def test_two_processes_that_start_together_migrate_one_after_the_other(database:
     assert is_compatible(database)
 
 
-def test_keys_of_an_earlier_version_never_expire(database: Database) -> None:  # noqa: F811
+def test_keys_of_an_earlier_version_never_expire(database: Database) -> None:
     downgrade(database, "f1d07c3a5b92")
     with database.write() as session:
         session.execute(text("INSERT INTO projects (id, name, created_at) VALUES ('prj_1', 'p', '2026-01-01')"))
@@ -103,7 +102,7 @@ def downgrade():
 
 
 def test_code_works_with_a_newer_schema_until_one_takes_something_away(
-    database: Database,  # noqa: F811
+    database: Database,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,7 +7,6 @@ from seatrial.store.claiming import claim_work
 from seatrial.store.database import Database
 from seatrial.store.sizes import Sizes
 from seatrial.store.tables import AuditRow, CheckRow, ModelRow, ShardRow
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit
 from tests.store.test_lifecycle import start_stage
 
@@ -27,7 +26,7 @@ def resize(db: Database, audit_id: str, size_bytes: int, **values: object) -> st
     return model_id
 
 
-def test_each_takes_checks_shards_and_uploads_of_its_sizes(database: Database) -> None:  # noqa: F811
+def test_each_takes_checks_shards_and_uploads_of_its_sizes(database: Database) -> None:
     large = add_audit(database)
     resize(database, large, 1001)
     assert take(database, SMALL) is None

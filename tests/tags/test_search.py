@@ -15,10 +15,9 @@ from seatrial.store.database import Database
 from seatrial.store.ids import new_id
 from seatrial.store.tables import AuditRow, CheckRow, ModelRow, TagRow
 from tests.console.conftest import Console, console, elements, keyless_service, locked, locked_service, words
-from tests.databases import database, postgres_url
 from tests.rows import add_audit, add_project
 
-__all__ = ["console", "database", "keyless_service", "locked", "locked_service", "postgres_url"]
+__all__ = ["console", "keyless_service", "locked", "locked_service"]
 
 MUS = "uncertainty_span.mus"
 ECE = "ece[arm=clean]"

@@ -14,7 +14,6 @@ from app.web.quotas import check_submission, why_refused
 from app.webhooks import repository as webhooks
 from seatrial.store.database import Database
 from seatrial.store.tables.base import utc_now
-from tests.databases import postgres_url  # noqa: F401
 from tests.store.ended import ended
 from tests.store.test_hot_queries import explained, nodes, write
 
@@ -56,7 +55,7 @@ MORE = (
 
 @pytest.fixture(scope="module")
 def full(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Database, str]]:
     """A database in which much has ended, and the project it is of."""

@@ -19,12 +19,10 @@ from seatrial.store.tables import AuditRow, ModelRow
 from tests.audits.acting import end_check, first_check, make_ready, open_stage, run_shard
 from tests.conftest import BASE_URL, TestClient
 from tests.console.conftest import HERE
-from tests.databases import new_migrated_database, postgres_url
+from tests.databases import new_migrated_database
 from tests.uploads import dataset_manifest, model_manifest, npz, submission, upload, upload_both, weights
 from tests.web.test_hostile import walk
 from tests.web.test_problems import assert_problem
-
-__all__ = ["postgres_url"]
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from seatrial.store.lifecycle import cancel_audit, close_check, open_stage
 from seatrial.store.outbox import announce
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, DeliveryRow
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_audit, add_project
 from tests.servers import ROOT, die_with_parent
 from tests.webhooks.hooks import add_webhook
@@ -62,7 +61,7 @@ def state_of(db: Database, audit_id: str) -> str:
 
 
 @pytest.mark.slow
-def test_an_audit_that_ends_tells_those_who_listen(database: Database) -> None:  # noqa: F811
+def test_an_audit_that_ends_tells_those_who_listen(database: Database) -> None:
     project, other = add_project(database), add_project(database)
     listening = [
         add_webhook(database, URL, project_id=project)[0],
@@ -157,7 +156,7 @@ with connect(get_settings()).write() as session:
     assert (state_of(db, audit_id), len(left(db))) == ("succeeded", 1)
 
 
-def test_a_webhook_deleted_at_the_same_time_does_not_undo_the_end(database: Database) -> None:  # noqa: F811
+def test_a_webhook_deleted_at_the_same_time_does_not_undo_the_end(database: Database) -> None:
     project = add_project(database)
     webhook, _ = add_webhook(database, URL, project_id=project)
     audit_id = start_audit(database, project)
@@ -179,7 +178,7 @@ def test_a_webhook_deleted_at_the_same_time_does_not_undo_the_end(database: Data
     assert (state_of(database, audit_id), left(database)) == ("succeeded", [])
 
 
-def test_who_is_being_deleted_is_not_told(database: Database) -> None:  # noqa: F811
+def test_who_is_being_deleted_is_not_told(database: Database) -> None:
     project = add_project(database)
     webhook, _ = add_webhook(database, URL, project_id=project)
     audit_id = start_audit(database, project)

@@ -21,7 +21,6 @@ from seatrial.store.retention import DELIVERY_KEPT, sweep_old
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DeliveryRow, WebhookRow
 from seatrial.store.tables.base import utc_now
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.scripted import Scripted, answering, dropping, flooding, serving
 from tests.servers import ROOT, die_with_parent, eventually
 from tests.webhooks.hooks import Holding, add_webhook, deliverer, delivery, leave, send_all, verified
@@ -35,7 +34,7 @@ def is_enabled(db: Database, webhook_id: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_message_arrives_signed_and_is_delivered(database: Database, receiver: Scripted) -> None:  # noqa: F811
+def test_a_message_arrives_signed_and_is_delivered(database: Database, receiver: Scripted) -> None:
     webhook, secret = add_webhook(database, receiver.url)
     [message] = leave(database, webhook)
     assert send_all(deliverer(database)) == 1
@@ -52,7 +51,7 @@ def test_a_message_arrives_signed_and_is_delivered(database: Database, receiver:
     assert send_all(deliverer(database), utc_now() + timedelta(days=10)) == 0
 
 
-def test_several_deliverers_send_each_message_once(database: Database, receiver: Scripted) -> None:  # noqa: F811
+def test_several_deliverers_send_each_message_once(database: Database, receiver: Scripted) -> None:
     messages = [
         message
         for webhook in (add_webhook(database, receiver.url)[0], add_webhook(database, receiver.url)[0])
@@ -160,7 +159,7 @@ def test_redirects_are_failures_and_lead_nowhere(db: Database, receiver: Scripte
     assert receiver.asked == []
 
 
-def test_gone_disables_the_webhook(database: Database) -> None:  # noqa: F811
+def test_gone_disables_the_webhook(database: Database) -> None:
     with serving(answering({}, status=410)) as server:
         webhook, _ = add_webhook(database, server.url)
         first, second = leave(database, webhook, 2)
@@ -224,7 +223,7 @@ def test_a_name_is_looked_up_once_for_check_and_connection(db: Database, receive
     assert "no public address (link-local)" in delivery(db, second).log[0]["error"]
 
 
-def test_a_deleted_webhook_takes_its_deliveries_along_while_one_is_sent(database: Database) -> None:  # noqa: F811
+def test_a_deleted_webhook_takes_its_deliveries_along_while_one_is_sent(database: Database) -> None:
     hanging = Holding()
     with serving(hanging) as server:
         webhook, _ = add_webhook(database, server.url)

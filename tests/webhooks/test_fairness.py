@@ -6,7 +6,6 @@ import pytest
 
 from app.webhooks.delivery import AT_ONCE, AT_ONCE_PER_PROJECT, Deliverer
 from seatrial.store.database import Database
-from tests.databases import database, postgres_url  # noqa: F401
 from tests.rows import add_project
 from tests.scripted import Scripted, dripping, serving
 from tests.servers import eventually, free_port
