@@ -20,6 +20,7 @@ from seatrial.sandbox.zygote import named
 from seatrial.store.settings import Settings
 from tests import shared
 from tests.databases import database, migrated_file, postgres_url
+from tests.memory import keep_temporary_files_in_memory
 from workers.processors import keep_places_apart
 
 with warnings.catch_warnings():
@@ -35,6 +36,8 @@ __all__ = ["database", "postgres_url"]
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.register_profile("searching", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("SEATRIAL_HYPOTHESIS", "repeatable"))
+
+keep_temporary_files_in_memory()
 
 # Models of tests compute in the tests' process, as those of workers do in theirs.
 keep_places_apart()
