@@ -270,11 +270,12 @@ def listening(settings: Settings, port: int, given: str = "") -> Finding:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
+            is_ours = _is_ours(port)
             # What is behind a proxy or in a container leaves its mark in a home of its own.
-            if _is_ours(port) and (port in of_home or settings.is_distributed):
+            if is_ours and (port in of_home or settings.is_distributed):
                 return Finding("port", f"{port}: Seatrial listens there")
             taken = f"another Seatrial, of another home than {settings.home.absolute()}, listens there"
-            detail = f"{port}: {taken if _is_ours(port) else error.strerror}{elsewhere}"
+            detail = f"{port}: {taken if is_ours else error.strerror}{elsewhere}"
             return Finding("port", detail, fix, is_needed=not of_home)
     return Finding("port", f"{port} is free{elsewhere}")
 

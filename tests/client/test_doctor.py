@@ -48,13 +48,19 @@ def doctored(*options: object) -> tuple[int, dict[str, str]]:
     return done.exit_code, found
 
 
-def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, server: Server) -> None:
+def test_the_doctor_finds_a_taken_port_and_an_old_database(quick_doctor: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "ANSWER_S", 0.2)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         quick_doctor.mkdir(exist_ok=True)
         (quick_doctor / "seatrial.db").write_bytes(b"")
         status, found = doctored("--home", quick_doctor, "--port", taken.getsockname()[1])
+        # Who listens and says nothing is waited for once.
+        taken.setblocking(False)
+        taken.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            taken.accept()
     assert status == 1
     assert found["port"].startswith("missing: ")
     assert found["port"].endswith(f"fix: seatrial serve --home {quick_doctor} --port 0")
