@@ -57,6 +57,6 @@ def test_a_process_that_is_started_finds_them_too(repository: Path) -> None:
 
 
 def test_only_the_floors_are_pinned(repository: Path) -> None:
-    (repository / "shown.py").write_text("import app.main, json; print(app.__file__, json.__name__)\n")
+    (repository / "shown.py").write_text("import app, json; print(app.__file__, json.__name__)\n")
     done = _python(repository, "-m", "seatrial.floors", "shown")
     assert done.stdout == f"{ROOT / 'app' / '__init__.py'} json\n", done.stderr

@@ -4,6 +4,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,30 +14,31 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SOURCES = [path for folder in ("seatrial", "app", "workers") for path in sorted((ROOT / folder).rglob("*.py"))]
 
-
-@pytest.mark.slow
-def test_only_transitions_writes_a_state() -> None:
-    writers = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            assigns = isinstance(node, ast.Assign) and any(
-                isinstance(target, ast.Attribute) and target.attr == "state" for target in node.targets
-            )
-            updates = (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr == "values"
-                and any(keyword.arg == "state" for keyword in node.keywords)
-            )
-            if assigns or updates:
-                writers.append(path.relative_to(ROOT).as_posix())
-    assert set(writers) <= {"seatrial/store/transitions.py"}
+Nodes = list[ast.AST]
 
 
-def lost_strings(tree: ast.AST) -> list[int]:
+def written_states(nodes: Nodes) -> list[int]:
+    """Return the lines that assign to an attribute ``state`` or give values to a column of that name."""
+    lines = []
+    for node in nodes:
+        assigns = isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Attribute) and target.attr == "state" for target in node.targets
+        )
+        updates = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "values"
+            and any(keyword.arg == "state" for keyword in node.keywords)
+        )
+        if assigns or updates:
+            lines.append(node.lineno)
+    return lines
+
+
+def lost_strings(nodes: Nodes) -> list[int]:
     """Return the lines of strings that are statements of a function, and neither its docstring nor an attribute's."""
     lost = []
-    for node in ast.walk(tree):
+    for node in nodes:
         for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
             if isinstance(node, ast.Module | ast.ClassDef) or not isinstance(body, list):
                 continue
@@ -44,26 +47,19 @@ def lost_strings(tree: ast.AST) -> list[int]:
                 is_text = isinstance(said, ast.Constant) and isinstance(said.value, str)
                 is_string = is_text or isinstance(said, ast.JoinedStr)
                 is_said = before is None and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                if not is_string or is_said:
+                    continue
                 is_attribute = isinstance(before, ast.Assign | ast.AnnAssign) and "self." in ast.unparse(before)
-                if is_string and not is_said and not is_attribute:
+                if not is_attribute:
                     lost.append(statement.lineno)
     return lost
 
 
-def test_no_sentence_loses_its_end() -> None:
-    """The second line of a string without brackets around both is a statement that does nothing."""
-    assert lost_strings(ast.parse('def f():\n    told = "97% of it is "\n    "left"\n    return told')) == [3]
-    found = [
-        f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in lost_strings(ast.parse(path.read_text()))
-    ]
-    assert found == []
-
-
-def unfilled(tree: ast.AST) -> list[int]:
+def unfilled(nodes: Nodes) -> list[int]:
     """Return the lines of f-strings with a piece that was to be filled in and has no f of its own."""
     pieces = [
         (node.lineno, piece.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.JoinedStr)
         for piece in node.values
         if isinstance(piece, ast.Constant)
@@ -72,12 +68,39 @@ def unfilled(tree: ast.AST) -> list[int]:
     return [line for line, text in pieces if re.search(r"(?<!=)\{[a-z_][\w.]*(:[^{}]*)?\}", text)]
 
 
+@cache
+def found() -> dict[Callable[[Nodes], list[int]], list[str]]:
+    """Return where each look finds something in the sources, which are parsed once for all: their trees are many."""
+    lines: dict[Callable[[Nodes], list[int]], list[str]] = {written_states: [], lost_strings: [], unfilled: []}
+    for path in SOURCES:
+        nodes = parsed(path.read_text())
+        for look, where in lines.items():
+            where.extend(f"{path.relative_to(ROOT).as_posix()}:{line}" for line in look(nodes))
+    return lines
+
+
+def parsed(source: str) -> Nodes:
+    return list(ast.walk(ast.parse(source)))
+
+
+@pytest.mark.slow
+def test_only_transitions_writes_a_state() -> None:
+    assert {where.partition(":")[0] for where in found()[written_states]} <= {"seatrial/store/transitions.py"}
+
+
+@pytest.mark.slow
+def test_no_sentence_loses_its_end() -> None:
+    """The second line of a string without brackets around both is a statement that does nothing."""
+    assert lost_strings(parsed('def f():\n    told = "97% of it is "\n    "left"\n    return told')) == [3]
+    assert found()[lost_strings] == []
+
+
+@pytest.mark.slow
 def test_no_number_of_a_sentence_is_left_out() -> None:
     """Of several pieces of one string each needs its own f."""
-    assert unfilled(ast.parse('told = (f"{share:.0%} of it, "\n    "sigma {params.sigma:g}")')) == [1]
-    assert unfilled(ast.parse('told = f"{share:.0%} of it [level={{level}}]"')) == []
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in SOURCES for line in unfilled(ast.parse(path.read_text()))]
-    assert found == []
+    assert unfilled(parsed('told = (f"{share:.0%} of it, "\n    "sigma {params.sigma:g}")')) == [1]
+    assert unfilled(parsed('told = f"{share:.0%} of it [level={{level}}]"')) == []
+    assert found()[unfilled] == []
 
 
 @pytest.mark.slow
