@@ -195,7 +195,10 @@ class Valkey:
             self._server = None
 
 
-WORKERS = {"workers.local", "tests.e2e.stepping_worker", "tests.e2e.unhurried_worker", "celery"}
+WORKERS = {
+    *("workers.local", "tests.e2e.stepping_worker", "tests.e2e.unhurried_worker", "celery"),
+    "tests.store.deleter",
+}
 """Modules that take longer to import than to fork; see :mod:`tests.nursery`."""
 
 

@@ -1,12 +1,9 @@
 """What is deleted is gone whole, what runs stays, and no file goes that a row names: whatever is killed when."""
 
 import hashlib
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -47,6 +44,7 @@ from seatrial.store.tables import (
 from seatrial.store.transitions import move
 from tests.databases import migrated, new_migrated_database
 from tests.rows import FACTS, add_project
+from tests.servers import Process, eventually
 from workers.runtime.stages import cut, make_shards
 
 AUTHOR = Author("key_1")
@@ -333,27 +331,6 @@ def _emptied(opened: Settings) -> Database:
 
 CONTENTS = [hashlib.sha256(bytes([number])).digest() for number in range(4)]
 
-DELETER = """
-import sys
-from pathlib import Path
-from seatrial.store.activity import Author
-from seatrial.store.artifacts import LocalStore
-from seatrial.store.database import connect
-from seatrial.store.deleting import NotThereError, delete_one
-from seatrial.store.releasing import sweep_released
-from seatrial.store.settings import Settings
-home, url, project, *subjects = sys.argv[1:]
-db, store = connect(Settings(home=Path(home), database_url=url)), LocalStore(Path(home) / "artifacts")
-print("ready", flush=True)
-for subject in subjects:
-    try:
-        with db.write() as session:
-            delete_one(session, project, subject, Author("key_1"), cascade=True)
-    except NotThereError:
-        pass
-    sweep_released(db, store, kept_s=0)
-"""
-
 
 def test_two_processes_that_delete_and_are_killed_leave_nothing_half_deleted(
     database: Database,
@@ -371,20 +348,15 @@ def test_two_processes_that_delete_and_are_killed_leave_nothing_half_deleted(
     while work(database, store, b"records"):
         pass
     url = "" if database.is_sqlite else database.engine.url.render_as_string(hide_password=False)
-    command = [sys.executable, "-c", DELETER, str(tmp_path), url, project, *models]
+    arguments = ["-m", "tests.store.deleter", str(tmp_path), url, project, *models]
     for seconds in (random.Random(0).uniform(0.01, 0.1), None):
-        both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        for one in both:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "ready\n"
+        both = [Process(arguments, {}, tmp_path / f"{seconds}-{number}.log") for number in range(2)]
+        eventually(lambda both=both: all(one.log.read_text() == "ready\n" for one in both), every_s=0.005)
         if seconds is not None:
             time.sleep(seconds)
             for one in both:
-                os.kill(one.pid, signal.SIGKILL)
+                one.signal(signal.SIGKILL)
         ends = [one.wait(60) for one in both]
-        for one in both:
-            assert one.stdout is not None
-            one.stdout.close()
         assert_consistent(database, store)
     assert ends == [0, 0]
     with database.read() as session:
