@@ -169,8 +169,9 @@ def run_check(
     models: Mapping[str, Model] | None = None,
     autocast: torch.dtype | None = None,
     data_of: Mapping[str, Data] | None = None,
+    reduce: bool = True,
 ) -> tuple[Result, dict[str, Records]]:
-    """Run every stage in shards of whole grains and reduce."""
+    """Run every stage in shards of whole grains and reduce; else with no result, which takes most of some checks."""
 
     def source(stage: Stage) -> Data:
         found = data if stage.source == SAMPLE else further
@@ -184,7 +185,7 @@ def run_check(
             further=data_of or {},
         )
 
-    return _run(family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards)
+    return _run(family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards, reduce=reduce)
 
 
 def run_text_check(
@@ -212,6 +213,8 @@ def _run(
     context: Callable[[Stage, Shard, int, Mapping[str, Records]], Any],
     batch_size: int,
     shards: int,
+    *,
+    reduce: bool = True,
 ) -> tuple[Result, dict[str, Records]]:
     done: dict[str, Records] = {}
     while (stage := family.next_stage(params, done)) is not None:
@@ -223,5 +226,7 @@ def _run(
         done[stage.name] = pa.concat_tables(
             [family.run(params, piece, context(stage, piece, count, done)) for piece in pieces]
         )
+    if not reduce:
+        return Result(estimates={}, counts={}), done
     spec, stored = family_spec(params.kind), params.model_dump(mode="json")
     return with_declared_means(family.reduce(params, done, 0), spec, stored, done.get), done

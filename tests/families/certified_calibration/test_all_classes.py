@@ -12,7 +12,7 @@ from seatrial.families.certified_calibration.class_narrative import class_findin
 from seatrial.families.certified_calibration.uncertainty import METRICS, largest
 from seatrial.statistics.estimating import mean
 from seatrial.statistics.samples import Sample
-from tests.families.certified_calibration.audits import DATA, IMAGES, LABELS, NETWORK, audit, parameters
+from tests.families.certified_calibration.audits import DATA, IMAGES, LABELS, NETWORK, audit, measure, parameters
 from tests.families.in_memory import Model
 from workers.certification.class_scores import ALL, ClassScores, class_bounds, classes_kept, entropy_bounds
 from workers.certification.confidence import LEVELS
@@ -128,12 +128,12 @@ def test_nothing_else_changes_and_the_model_is_asked_no_more(network) -> None:
 @pytest.mark.parametrize("sampling", ["fixed", "adaptive"])
 def test_records_do_not_depend_on_shards_or_on_what_is_held(sampling, monkeypatch) -> None:
     params, data = parameters(n=300, radii=[0.1], uncertainty={}, sampling=sampling), (IMAGES[:9], LABELS[:9])
-    _, whole = audit(params, NETWORK, data)
-    _, cut = audit(params, NETWORK, data, shards=3, batch_size=2)
+    whole = measure(params, NETWORK, data)
+    cut = measure(params, NETWORK, data, shards=3, batch_size=2)
     assert cut["certify"].equals(whole["certify"])
     monkeypatch.setattr(all_classes, "HELD", 3 * 5 * 2**16)
     assert all_classes.together(4, 10) == 3
-    _, parts = audit(params, NETWORK, data)
+    parts = measure(params, NETWORK, data)
     assert parts["certify"].equals(whole["certify"])
 
 
@@ -307,7 +307,7 @@ def test_failures_are_paid_for_once_and_where_they_are_independent(changes, told
 def test_a_model_that_looks_at_its_batch_is_certified_nothing() -> None:
     """Averages the noise of a batch away: every class's interval is [0, 1], and every uncertainty possible."""
     averaging = Model(lambda x: NETWORK.logits(x.mean(0, keepdim=True)).expand(len(x), -1) * 50, 4)
-    _, done = audit(parameters(n=300, uncertainty={}), averaging, (IMAGES[:4], LABELS[:4]))
+    done = measure(parameters(n=300, uncertainty={}), averaging, (IMAGES[:4], LABELS[:4]))
     records = done["certify"]
     caught = records["batch_dependent"].to_numpy(zero_copy_only=False)
     assert caught.any()

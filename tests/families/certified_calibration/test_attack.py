@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from seatrial.families.certified_calibration.params import BOUNDS, PROBES
-from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, parameters
+from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, measure, parameters
 from tests.families.in_memory import Context, Model
 from workers.attacks.ace import ETA_OMEGA, eta_omega
 from workers.attacks.pgd import PGD
@@ -38,7 +38,7 @@ def is_certified(certify: dict[str, Floats], radius: float) -> NDArray[np.bool_]
 @pytest.fixture(scope="module")
 def attacked() -> tuple[Any, dict[str, Any], Any]:
     params = parameters(
-        n=4000, ace_attacks=ATTACKS, attack_radius=0.1, attack_steps=10, attack_draws=64, solvers=["exact"]
+        n=4000, ace_attacks=ATTACKS, attack_radius=0.1, attack_steps=10, attack_draws=32, solvers=["exact"]
     )
     result, done = audit(params, NETWORK, DATA)
     return result, {name: columns(table) for name, table in done.items()}, params
@@ -97,7 +97,7 @@ def test_calibration_under_attack_is_below_the_certificate(attacked: Any) -> Non
 def test_many_draws_and_many_steps_do_not_beat_the_certificate() -> None:
     """A direct attack, without the family: 256 draws a step, judged on 20,000 fresh draws."""
     params = parameters(n=20_000, solvers=["exact"])
-    certify = columns(audit(params, NETWORK, DATA)[1]["certify"])
+    certify = columns(measure(params, NETWORK, DATA)["certify"])
     chosen = np.flatnonzero(is_certified(certify, 0.1))[:6]
     classes = torch.as_tensor(certify["candidate"][chosen].astype(np.int64))
     generator = torch.Generator().manual_seed(11)
@@ -138,7 +138,7 @@ def test_the_standard_error_is_that_of_as_many_draws() -> None:
     """Without a gradient the image stays where it is, so that the scores can be drawn again."""
     still = Model(lambda images: NETWORK.logits(images.detach()), 4)
     params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=1, attack_draws=2)
-    done = {name: columns(table) for name, table in audit(params, still, DATA)[1].items()}
+    done = {name: columns(table) for name, table in measure(params, still, DATA).items()}
     certify, attack = done["certify"], done["ace_lower_true"]
     fresh = 0.25 * torch.randn(4000, 1, 4, 4, generator=torch.Generator().manual_seed(5))
     chosen = np.flatnonzero(attack["attacked"])
@@ -151,7 +151,7 @@ def test_the_standard_error_is_that_of_as_many_draws() -> None:
 @pytest.mark.slow
 def test_what_is_not_finite_under_attack_is_errored_alone() -> None:
     params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=1, attack_draws=2)
-    _, done = audit(params, NETWORK, DATA)
+    done = measure(params, NETWORK, DATA)
     certified = np.flatnonzero(is_certified(columns(done["certify"]), 0.1))
     marked = IMAGES.clone()
     marked[certified[0], 0, 0, 0] = 9.0
@@ -179,7 +179,7 @@ def test_cancelling_need_not_wait_for_a_step() -> None:
                 raise Stop
 
     params = parameters(n=200, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=16)
-    _, done = audit(params, NETWORK, DATA)
+    done = measure(params, NETWORK, DATA)
     # In the first step's forward pass, and in its backward pass.
     for stop_at in (10, 25):
         passes = 0
@@ -192,6 +192,6 @@ def test_cancelling_need_not_wait_for_a_step() -> None:
 @pytest.mark.slow
 def test_no_cut_changes_an_attack_beyond_its_batches() -> None:
     params = parameters(n=500, ace_attacks=["ace_lower_true"], attack_radius=0.1, attack_steps=3, attack_draws=4)
-    once = audit(params, NETWORK, DATA)[1]["ace_lower_true"]
-    again = audit(params, NETWORK, DATA, shards=2)[1]["ace_lower_true"]
+    once = measure(params, NETWORK, DATA)["ace_lower_true"]
+    again = measure(params, NETWORK, DATA, shards=2)["ace_lower_true"]
     assert again.equals(once)

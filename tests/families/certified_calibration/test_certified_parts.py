@@ -14,7 +14,7 @@ from seatrial.families.certified_calibration.class_narrative import class_findin
 from seatrial.families.certified_calibration.spec import SPEC
 from seatrial.families.certified_calibration.uncertainty import SMOOTHED
 from seatrial.statistics.samples import Sample
-from tests.families.certified_calibration.audits import IMAGES, LABELS, NETWORK, audit, network, parameters
+from tests.families.certified_calibration.audits import IMAGES, LABELS, NETWORK, audit, measure, network, parameters
 from tests.families.in_memory import Context
 from tests.families.uncertainty_span.audits import ensemble
 from workers.attacks.parts import PARTS
@@ -63,7 +63,7 @@ def test_two_opposite_lines_have_the_certificate_of_their_closed_form() -> None:
     radii = [0.0, 0.1, 0.25]
     params = parameters(n=4000, radii=radii, noise="independent", uncertainty={"parts": BOTH})
     model = ensemble(lambda x: line(x, 1.0), lambda x: line(x, -1.0), classes=2)
-    _, done = audit(params, model, (images, torch.zeros(6, dtype=torch.int64)))
+    done = measure(params, model, (images, torch.zeros(6, dtype=torch.int64)))
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     for radius in radii:
         moved = at.numpy()[:, None] + np.linspace(-radius, radius, 41)
@@ -107,7 +107,7 @@ def test_no_perturbation_on_a_grid_leaves_the_certificates() -> None:
     members = [lambda x, i=i: torch.relu((x.flatten(1) - 0.5) @ hidden[i].T) @ outer[i].T for i in range(3)]
     images = 0.3 + 0.4 * torch.rand(8, 1, 1, 2, generator=generator)
     params = parameters(n=1000, radii=[0.25], noise="independent", uncertainty={"parts": BOTH})
-    _, done = audit(params, ensemble(*members, classes=3), (images, torch.zeros(8, dtype=torch.int64)))
+    done = measure(params, ensemble(*members, classes=3), (images, torch.zeros(8, dtype=torch.int64)))
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     drawn = params.sigma * torch.from_numpy(np.stack(np.meshgrid(nodes, nodes), -1).reshape(-1, 2)).float()
     weight = torch.from_numpy(np.outer(weights, weights).ravel() / weights.sum() ** 2)
@@ -222,7 +222,7 @@ def test_a_model_of_one_pass_has_no_parts() -> None:
 )
 def test_an_epistemic_part_of_nothing_is_not_sold_as_robust(model, told) -> None:
     params = parameters(n=300, radii=[0.0, 0.1], uncertainty={"parts": ["epistemic"]})
-    _, done = audit(params, model, SMALL)
+    done = measure(params, model, SMALL)
     flags = passes_agree(params, Sample(done["certify"]))
     assert [flag.severity for flag in flags] == ([] if told is None else ["warning"])
     assert told is None or told in flags[0].message

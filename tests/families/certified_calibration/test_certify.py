@@ -12,8 +12,8 @@ from tests.families.certified_calibration.audits import (
     LINEAR,
     NETWORK,
     WEIGHTS,
-    audit,
     margins,
+    measure,
     parameters,
 )
 from tests.families.in_memory import Model
@@ -31,18 +31,27 @@ MARK = 0.123456
 
 
 def certify(params, model=NETWORK, data=DATA, **more) -> Records:
-    return audit(params, model, data, **more)[1]["certify"]
+    return measure(params, model, data, **more)["certify"]
 
 
 def floats(records: Records, name: str) -> np.ndarray:
     return records[name].to_numpy().astype(np.float64)
 
 
+N = 20_000
+"""Draws for each image of the linear classifier."""
+
+
+@pytest.fixture(scope="module")
+def linear() -> Records:
+    """Certificates of the linear classifier, whose every number is known."""
+    return certify(parameters(n=N, noise="independent"), LINEAR, (IMAGES, (margins() > 0).long()))
+
+
 @pytest.mark.slow
-def test_a_linear_classifier_gets_the_radius_of_its_closed_form() -> None:
+def test_a_linear_classifier_gets_the_radius_of_its_closed_form(linear: Records) -> None:
     """P(class) = Phi(margin / sigma), so R = margin: never more than that, and as near as 20,000 draws can show."""
-    n = 20_000
-    records = certify(parameters(n=n, noise="independent"), LINEAR, (IMAGES, (margins() > 0).long()))
+    n, records = N, linear
     # Near the boundary the selection may pick the other class, whose margin is negative.
     true = np.where(records["candidate"].to_numpy() == 1, 1, -1) * margins().numpy()
     p = norm.cdf(true / SIGMA)
@@ -56,9 +65,8 @@ def test_a_linear_classifier_gets_the_radius_of_its_closed_form() -> None:
 
 
 @pytest.mark.slow
-def test_a_linear_classifier_is_as_sure_as_the_integral_says() -> None:
-    n = 20_000
-    records = certify(parameters(n=n, noise="independent"), LINEAR, (IMAGES, (margins() > 0).long()))
+def test_a_linear_classifier_is_as_sure_as_the_integral_says(linear: Records) -> None:
+    n, records = N, linear
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     scale = 2 * float(WEIGHTS.double().norm())
     side = np.where(records["candidate"].to_numpy() == 1, 1, -1)
@@ -68,10 +76,11 @@ def test_a_linear_classifier_is_as_sure_as_the_integral_says() -> None:
 
 
 @pytest.mark.slow
-def test_the_certified_interval_of_a_linear_classifier_holds_the_shifted_confidence() -> None:
+def test_the_certified_interval_of_a_linear_classifier_holds_the_shifted_confidence(
+    linear: Records,
+) -> None:
     """The worst perturbation of a linear classifier is known: along its weights."""
-    params = parameters(n=20_000, noise="independent")
-    records = certify(params, LINEAR, (IMAGES, (margins() > 0).long()))
+    params, records = parameters(n=N, noise="independent"), linear
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
     scale = 2 * float(WEIGHTS.double().norm())
     side = np.where(records["candidate"].to_numpy() == 1, 1, -1)

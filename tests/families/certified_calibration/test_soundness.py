@@ -7,7 +7,7 @@ from torch import Tensor
 
 from seatrial.families.certified_calibration.params import BOUNDS
 from seatrial.statistics.exact import clopper_pearson_lower
-from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, parameters
+from tests.families.certified_calibration.audits import DATA, IMAGES, NETWORK, audit, measure, parameters
 from tests.families.in_memory import Context, Data, Model
 from workers.certification.grid import GRID, to_grid, to_pixels
 from workers.families.certified_calibration.certify import Certifier
@@ -57,7 +57,7 @@ def test_images_in_other_numbers_are_rounded_to_the_grid_and_it_is_said() -> Non
 
 
 def test_bounds_of_probabilities_allow_for_the_law_of_the_draws() -> None:
-    certified = audit(SMALL, NETWORK, DATA)[1]["certify"]
+    certified = measure(SMALL, NETWORK, DATA)["certify"]
     hits, draws, off, p_lower = (certified[name].to_numpy() for name in ("hits", "draws", "noise_distance", "p_lower"))
     assert (off > 0).all()
     assert (p_lower == np.maximum(clopper_pearson_lower(hits, draws, alpha=SMALL.alpha) - off, 0)).all()

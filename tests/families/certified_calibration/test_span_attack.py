@@ -12,7 +12,7 @@ from seatrial.contracts.family import Situation
 from seatrial.contracts.models import IMAGES as IMAGE_TASK
 from seatrial.families.certified_calibration.spec import misfits
 from seatrial.statistics.samples import Sample
-from tests.families.certified_calibration.audits import IMAGES, LABELS, NETWORK, audit, parameters
+from tests.families.certified_calibration.audits import IMAGES, LABELS, NETWORK, audit, measure, parameters
 from tests.families.in_memory import Context, Model
 from workers.certification.uncertainty import UNCERTAINTIES
 from workers.families.certified_calibration.class_flags import SHOWN, attack_beyond_span, span_not_shown
@@ -59,7 +59,7 @@ def test_it_moves_entropy_and_stays_within_every_certificate(attacked) -> None:
 @pytest.mark.slow
 def test_records_do_not_depend_on_shards_or_batches(attacked) -> None:
     data = IMAGES[:10], LABELS[:10]
-    whole, cut = (audit(PARAMS, NETWORK, data, **how)[1] for how in ({"batch_size": 5}, {"batch_size": 5, "shards": 2}))
+    whole, cut = (measure(PARAMS, NETWORK, data, **how) for how in ({"batch_size": 5}, {"batch_size": 5, "shards": 2}))
     for stage in DIRECTIONS:
         assert whole[stage].equals(cut[stage])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +47,13 @@ def audit(
 ) -> tuple[Result, dict[str, Records]]:
     """Run every stage in shards of whole batches and reduce."""
     return run_check(FAMILY, params, model, data, batch_size=batch_size, shards=shards, further=outliers, models=models)
+
+
+def measure(
+    params: UncertaintySpanParams, model: Model, data: Data, *, outliers: Data | None = None, **more: Any
+) -> dict[str, Records]:
+    """Run every stage in shards of whole batches and return its records, without estimates of them."""
+    return run_check(FAMILY, params, model, data, reduce=False, further=outliers, **more)[1]
 
 
 def parameters(**changes: object) -> UncertaintySpanParams:

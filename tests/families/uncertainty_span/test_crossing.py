@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seatrial.statistics.samples import Sample
-from tests.families.uncertainty_span.audits import DATA, IMAGES, NETWORK, Model, audit, parameters
+from tests.families.uncertainty_span.audits import DATA, IMAGES, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span import evidence
 from workers.families.uncertainty_span.crossing import LEAD_LEFT
 
@@ -62,7 +62,7 @@ def test_it_is_the_lower_end_of_the_share_that_decides() -> None:
     """Of 40 images 17 are .425, whose interval begins above a quarter; of 16 it does not."""
 
     def sample(many: int) -> Sample:
-        _, done = audit(parameters(steps=1, effort="standard"), NETWORK, DATA)
+        done = measure(parameters(steps=1, effort="standard"), NETWORK, DATA)
         table = done["crossing"]
         left = np.where(np.arange(40) < many, 0.51, 0.5)
         return Sample(table.set_column(table.column_names.index(LEAD_LEFT), LEAD_LEFT, [left]))
@@ -82,13 +82,13 @@ def test_what_is_never_left_is_not_judged() -> None:
 
 def test_shards_and_batches_change_nothing() -> None:
     params = parameters(steps=3, effort="standard")
-    whole, parts = (audit(params, NETWORK, DATA, shards=shards)[1]["crossing"] for shards in (1, 3))
+    whole, parts = (measure(params, NETWORK, DATA, shards=shards)["crossing"] for shards in (1, 3))
     assert whole.equals(parts)
-    apart = audit(params, NETWORK, DATA, batch_size=5)[1]["crossing"]
+    apart = measure(params, NETWORK, DATA, batch_size=5)["crossing"]
     first, second = (np.asarray(table[LEAD_LEFT]) for table in (whole, apart))
     assert first == pytest.approx(second, abs=1e-4, nan_ok=True)
     assert len(whole) == len(IMAGES)
 
 
 def test_quick_checks_do_without() -> None:
-    assert "crossing" not in audit(parameters(steps=2), NETWORK, DATA)[1]
+    assert "crossing" not in measure(parameters(steps=2), NETWORK, DATA)

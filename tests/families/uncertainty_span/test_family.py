@@ -15,6 +15,7 @@ from tests.families.uncertainty_span.audits import (
     Model,
     audit,
     ensemble,
+    measure,
     network,
     parameters,
 )
@@ -91,7 +92,7 @@ def test_msus_is_the_square_of_mus_and_the_variance() -> None:
 
 
 def test_mus_agrees_with_a_naive_attack() -> None:
-    _, done = audit(parameters(steps=20, step_size=0.01), NETWORK, DATA)
+    done = measure(parameters(steps=20, step_size=0.01), NETWORK, DATA)
     expected = naive_best_entropy(NETWORK.logits, IMAGES, 0.1, 0.01, 20)
     assert np.allclose(done["attack"]["entropy_over"], expected, atol=1e-5)
 
@@ -146,9 +147,9 @@ def test_nothing_but_errors_is_undefined_and_not_robust() -> None:
 
 @pytest.mark.slow
 def test_stages_follow_parameters_and_records() -> None:
-    _, plain = audit(parameters(), NETWORK, DATA)
+    plain = measure(parameters(), NETWORK, DATA)
     assert list(plain) == ["attack", "growth", "pictures"]
-    _, full = audit(
+    full = measure(
         everything(), Model(saturated, 4), DATA, outliers=OUTLIERS, models={"transfer_model": Model(saturated, 4)}
     )
     further = ["tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy", "pictures"]
@@ -185,7 +186,7 @@ def test_a_transfer_model_with_other_classes_is_refused() -> None:
 @pytest.mark.drill
 @pytest.mark.slow
 def test_reduce_takes_twenty_thousand_examples() -> None:
-    _, done = audit(parameters(steps=2), NETWORK, DATA)
+    done = measure(parameters(steps=2), NETWORK, DATA)
     many = {"attack": pa.concat_tables([done["attack"]] * 500).combine_chunks(), "growth": done["growth"]}
     result = FAMILY.reduce(parameters(steps=2), many, 0)
     small = FAMILY.reduce(parameters(steps=2), done, 0)

@@ -16,6 +16,7 @@ from tests.families.uncertainty_span.audits import (
     Context,
     Model,
     audit,
+    measure,
     network,
     parameters,
 )
@@ -176,7 +177,7 @@ def test_the_tempered_attack_is_not_credited_with_what_a_transferred_one_found()
 
 @pytest.mark.parametrize("scale", [1e3, 1e5, 1e6])
 def test_the_entropy_on_the_boundary_is_log_2_as_far_as_float32_goes(scale) -> None:
-    _, done = audit(parameters(), Model(lambda x: NETWORK.logits(x) * scale, 4), DATA)
+    done = measure(parameters(), Model(lambda x: NETWORK.logits(x) * scale, 4), DATA)
     crossed = np.asarray(done["tempered"]["crossed"])
     # Two logits within three units in the last place of the largest; one and a half were the most that noise of a unit
     # in the last place in every result of torch led to, in five repetitions.

@@ -11,7 +11,17 @@ from torch.nn import functional
 from benchmarks.fakes import Quantised, sawtooth, stairs
 from seatrial.families.uncertainty_span.effort import MOST_ROOM, STAGES, TRANSFORMED, budget
 from tests import assets
-from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Context, Model, audit, parameters
+from tests.families.uncertainty_span.audits import (
+    DATA,
+    IMAGES,
+    LABELS,
+    NETWORK,
+    Context,
+    Model,
+    audit,
+    measure,
+    parameters,
+)
 from workers.families.protocol import Shard
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
 from workers.families.uncertainty_span.family import FAMILY
@@ -192,12 +202,12 @@ def test_what_was_killed_half_way_gives_the_same_records(stage, undisturbed) -> 
 @pytest.fixture(scope="module")
 def undisturbed():
     params = parameters(steps=8, effort="standard")
-    return params, audit(params, NETWORK, DATA)[1]
+    return params, measure(params, NETWORK, DATA)
 
 
 def test_neighbours_in_a_batch_change_nothing_beyond_rounding(undisturbed) -> None:
     params, done = undisturbed
-    _, apart = audit(params, NETWORK, DATA, batch_size=5)
+    apart = measure(params, NETWORK, DATA, batch_size=5)
     assert apart["surrogate"].equals(done["surrogate"])
     for stage in (*STAGES, TRANSFORMED):
         for arm in ("over", "under"):
@@ -217,7 +227,7 @@ def test_an_example_that_errors_is_in_no_further_number() -> None:
     for stage in ("surrogate", *STAGES):
         assert np.asarray(done[stage]["errored"])[bad].all(), stage
     assert result.estimates["mus_worst"].value < math.log(4)
-    _, nothing = audit(parameters(steps=3, effort="standard"), Model(lambda x: NETWORK.logits(x) * math.nan, 4), DATA)
+    nothing = measure(parameters(steps=3, effort="standard"), Model(lambda x: NETWORK.logits(x) * math.nan, 4), DATA)
     assert all(np.asarray(nothing[stage]["errored"]).all() for stage in STAGES)
 
 

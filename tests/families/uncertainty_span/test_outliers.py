@@ -4,7 +4,7 @@ import torch
 from pydantic import ValidationError
 from sklearn import metrics
 
-from tests.families.uncertainty_span.audits import DATA, NETWORK, audit, parameters
+from tests.families.uncertainty_span.audits import DATA, NETWORK, audit, measure, parameters
 
 # Near the middle of the box this network is least certain: these look like outliers to it.
 OUTLIERS = (
@@ -35,7 +35,7 @@ def test_metrics_agree_with_sklearn_at_every_epsilon(kind) -> None:
 
 def test_no_more_outliers_than_the_sample_is_large() -> None:
     many = (OUTLIERS[0].repeat(5, 1, 1, 1), OUTLIERS[1].repeat(5))
-    _, done = audit(parameters(outliers={"dataset": "dat_1"}), NETWORK, DATA, outliers=many)
+    done = measure(parameters(outliers={"dataset": "dat_1"}), NETWORK, DATA, outliers=many)
     assert done["outliers"].num_rows == 40
 
 

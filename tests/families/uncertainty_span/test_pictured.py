@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seatrial.families.uncertainty_span.effort import PICTURED, STAGES, TRANSFORMED
-from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
+from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span.pictured import worst
 
 GRID = (IMAGES * 255).round() / 255
@@ -22,7 +22,7 @@ def entropies(images: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize(("effort", "norm", "epsilon"), [("quick", "linf", 0.1), ("standard", "l2", 0.3)])
 def test_the_worst_are_kept_and_do_what_is_said(effort: str, norm: str, epsilon: float) -> None:
     params = parameters(effort=effort, norm=norm, epsilon=epsilon, steps=6)
-    _, done = audit(params, NETWORK, (GRID, LABELS), batch_size=8, shards=2)
+    done = measure(params, NETWORK, (GRID, LABELS), batch_size=8, shards=2)
     kept = [row for row in done["pictures"].to_pylist() if row["pixels"] is not None]
     stages = ["attack", *((*STAGES, TRANSFORMED) if effort == "standard" else ())]
     ids = np.asarray(done["attack"]["example_id"])
@@ -69,12 +69,12 @@ def test_the_worst_are_looked_for_once_a_shard(monkeypatch: pytest.MonkeyPatch) 
 def test_what_is_no_picture_is_not_kept() -> None:
     rows = torch.rand(12, 5, 1, 1, generator=torch.Generator().manual_seed(3))
     model = Model(lambda x: torch.cat([x.flatten(1)[:, :2], x.flatten(1)[:, 2:].sum(1, keepdim=True)], 1), 3)
-    _, done = audit(parameters(steps=2), model, (rows, torch.zeros(12, dtype=torch.int64)))
+    done = measure(parameters(steps=2), model, (rows, torch.zeros(12, dtype=torch.int64)))
     table = done["pictures"]
     assert table.num_rows == 12
     assert table["pixels"].null_count == table["change_over"].null_count == 12
 
 
 def test_pictures_do_not_depend_on_how_the_stage_is_cut() -> None:
-    whole, parts = (audit(parameters(steps=3), NETWORK, DATA, shards=shards)[1]["pictures"] for shards in (1, 3))
+    whole, parts = (measure(parameters(steps=3), NETWORK, DATA, shards=shards)["pictures"] for shards in (1, 3))
     assert whole.equals(parts)

@@ -11,7 +11,7 @@ from seatrial.contracts.family import Situation
 from seatrial.families.uncertainty_span.narrative import answer
 from seatrial.families.uncertainty_span.prediction_sets import ConformalParams
 from seatrial.families.uncertainty_span.spec import SPEC
-from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
+from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span.prediction_sets import halves
 
 PARAMS = parameters(conformal={"coverage": 0.8, "penalty": 0.05, "free": 1})
@@ -70,7 +70,7 @@ def test_nothing_is_recorded_or_published_unless_asked_for() -> None:
 
 
 def test_sets_do_not_change_the_attacks(checked) -> None:
-    _, plain = audit(parameters(), NETWORK, DATA)
+    plain = measure(parameters(), NETWORK, DATA)
     names = plain["attack"].column_names
     assert checked[1]["attack"].select(names).equals(plain["attack"])
     assert checked[1]["growth"].equals(plain["growth"])

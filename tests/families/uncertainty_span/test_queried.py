@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import questions
 from seatrial.statistics.samples import Sample
-from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
+from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span.estimates import spans
 
 
@@ -43,7 +43,7 @@ def test_every_question_is_on_the_levels_within_the_radius_and_paid_for(norm: st
     epsilon = 0.1 if norm == "linf" else 0.4
     params = parameters(norm=norm, epsilon=epsilon, steps=20)
     one = (LEVELLED[:1], LABELS[:1])
-    _, done = audit(params, Served(watched, 4), one)
+    done = measure(params, Served(watched, 4), one)
     seen = torch.cat(asked)
     change = (seen - LEVELLED[:1]).flatten(1)
     length = change.abs().amax(1) if norm == "linf" else change.norm(dim=1)
@@ -55,7 +55,7 @@ def test_every_question_is_on_the_levels_within_the_radius_and_paid_for(norm: st
 
 def test_it_comes_near_what_gradients_find_and_says_that_it_had_none() -> None:
     data = (LEVELLED, LABELS)
-    by_gradients = audit(parameters(), NETWORK, data)[1]["attack"]
+    by_gradients = measure(parameters(), NETWORK, data)["attack"]
     result, done = audit(parameters(effort="standard", steps=40), Served(NETWORK.function, 4), data)
     assert list(done) == ["attack"]
     reached, best = spans(Sample(done["attack"])).mean(), spans(Sample(by_gradients)).mean()
@@ -94,7 +94,7 @@ def one_by_one(images: Tensor) -> Tensor:
 def test_any_cut_into_shards_gives_the_same_records() -> None:
     data, params = (LEVELLED[:12], LABELS[:12]), parameters(steps=8)
     tables = [
-        audit(params, Served(one_by_one, 4), data, batch_size=size, shards=shards)[1]["attack"]
+        measure(params, Served(one_by_one, 4), data, batch_size=size, shards=shards)["attack"]
         for size, shards in ((12, 1), (5, 3))
     ]
     assert tables[0].equals(tables[1])
