@@ -1,11 +1,15 @@
 """What stays true over years: damage, idle and lost processes, deletion, quotas, a database that is away.
 
-    python -m benchmarks.endurance
+    python -m benchmarks.endurance          # everything
+    python -m benchmarks.endurance disk     # a full disk alone
 
 One API process and two polling workers as real processes on Postgres, with the settings that are shipped. Prints a line
-for each figure; ends with status 1 where one is not as it should be.
+for each figure; ends with status 1 where one is not as it should be. The full disk is a file system in memory that is
+filled to its last byte: mounting it takes root, and is said where it cannot be.
 """
 
+import argparse
+import errno
 import os
 import random
 import signal
@@ -15,7 +19,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +40,9 @@ ROOT = Path(__file__).resolve().parents[1]
 FLIPS = 40
 IDLE_S = 80.0
 """Longer than workers once were idle before they counted as dead."""
+FULL_S = 60.0
+"""Longer than a full disk once took to burn all attempts."""
+DISK_MB = 64
 
 failed: list[str] = []
 
@@ -173,6 +182,68 @@ def database_away(service: Version, url: str) -> None:
     tell("12", "/metrics with the database away", f"{answer.status_code} after {took:.1f} s", is_right)
 
 
+@contextmanager
+def disk(megabytes: int) -> Iterator[Path | None]:
+    """Yield a folder on a disk of its own, of so many megabytes; None where this process may mount none."""
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0755", "tmpfs", folder]
+        if subprocess.run(mount, capture_output=True).returncode:
+            yield None
+            return
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write until there is no room for another byte."""
+    with path.open("wb", buffering=0) as file:
+        for size in (2**20, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+
+def full_disk(service: Version, database: Database, home: Path) -> None:
+    """Audit while the disk has no room, upload to it, and make room."""
+    pair = uploaded(service)
+    fill(filler := home / "filler")
+    audit = submit(service, pair, steps=20).json()["id"]
+    refused = service.client.post("/v1/models", **model_files("other")).status_code
+    time.sleep(FULL_S)
+    with database.read() as session:
+        held = select(ShardRow).join(CheckRow).where(CheckRow.audit_id == audit)
+        shards = session.scalars(held).all()
+        attempts, deferrals = (max(getattr(one, name) for one in shards) for name in ("attempts", "deferrals"))
+    state = service.client.get(f"/v1/audits/{audit}").json()["state"]
+    told = f"audit {state}, {deferrals} times put off, {attempts} attempts counted; an upload: {refused}"
+    is_right = (state, refused) == ("running", 507) and deferrals > 0 and attempts <= 1
+    tell("8", f"a disk that is full for {FULL_S:.0f} s", told, is_right)
+    filler.unlink()
+    began, state = time.monotonic(), ended(service, audit)
+    tell("8", "the audit, once there is room", f"{state} after {time.monotonic() - began:.0f} s", state == "succeeded")
+    uploaded_after = service.client.post("/v1/models", **model_files("other")).status_code
+    tell("8", "the upload, once there is room", str(uploaded_after), uploaded_after == 201)
+
+
+def model_files(name: str) -> dict[str, Any]:
+    """Return an upload of a model."""
+    return assets.multipart(assets.model_manifest(name=name), "m.safetensors", assets.weights())
+
+
+def uploaded(service: Version) -> tuple[str, str]:
+    """Upload a model and a dataset, and return them once they can be audited."""
+    model = service.client.post("/v1/models", **model_files("m")).json()["id"]
+    data = assets.multipart(assets.dataset_manifest(), "d.npz", assets.npz())
+    pair = (model, service.client.post("/v1/datasets", **data).json()["id"])
+    eventually(lambda: service.client.get(f"/v1/models/{model}").json()["state"] == "ready", timeout_s=120)
+    return pair
+
+
 def health(service: Version) -> None:
     """Ask whether the workers here live, as a container's health check does."""
     began = time.monotonic()
@@ -184,12 +255,34 @@ def health(service: Version) -> None:
 
 def main() -> None:
     """Measure, and end with status 1 where something is not as it should be."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("all", "disk"), default="all")
+    asked = parser.parse_args().what
     with postgres_server() as server, tempfile.TemporaryDirectory() as folder:
         if server is None:
             sys.exit("no Postgres on this machine")
-        with new_database(server) as url:
-            measure(Version(ROOT, Path(folder), url, "service"), url)
+        if asked == "all":
+            with new_database(server) as url:
+                measure(Version(ROOT, Path(folder), url, "service"), url)
+        with new_database(server) as url, disk(DISK_MB) as home:
+            if home is None:
+                print("  8  not measured: this process may not mount a disk")
+            else:
+                on_disk(Version(ROOT, Path(folder), url, "disk"), url, home)
     sys.exit(1 if failed else 0)
+
+
+def on_disk(service: Version, url: str, home: Path) -> None:
+    """Measure with a service whose files, but for its log, lie on a disk of their own."""
+    service.environment |= {"SEATRIAL_HOME": str(home), "SEATRIAL_POLL_S": "0.1"}
+    database = connect(Settings(home=home, database_url=url))
+    service.run("migrate")
+    try:
+        service.start_both()
+        full_disk(service, database, home)
+    finally:
+        database.dispose()
+        service.stop()
 
 
 def measure(service: Version, url: str) -> None:
@@ -201,11 +294,7 @@ def measure(service: Version, url: str) -> None:
     try:
         service.start_both()
         service.start("worker")
-        upload = assets.multipart(assets.model_manifest(), "m.safetensors", assets.weights())
-        model = service.client.post("/v1/models", **upload).json()["id"]
-        data = assets.multipart(assets.dataset_manifest(), "d.npz", assets.npz())
-        pair = (model, service.client.post("/v1/datasets", **data).json()["id"])
-        eventually(lambda: service.client.get(f"/v1/models/{model}").json()["state"] == "ready", timeout_s=120)
+        pair = uploaded(service)
         audit = submit(service, pair, shards=2).json()["id"]
         assert ended(service, audit) == "succeeded"
         idle_since = time.monotonic()

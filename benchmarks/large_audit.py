@@ -12,19 +12,18 @@ status 1 when a process needed more than 700 MB, or the whole took more than 1.1
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.operation import api
+from benchmarks.operation import api, worker
 from seatrial.client import Client
 from tests import assets
 from tests.databases import new_migrated_database
@@ -94,19 +93,6 @@ def peak_mb(pid: int) -> float:
     except (OSError, ProcessLookupError):
         return 0.0
     return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM")), 0.0)
-
-
-@contextmanager
-def worker(environment: dict[str, str], log: Path) -> Iterator[None]:
-    """Run one worker."""
-    with (
-        log.open("wb") as output,
-        subprocess.Popen([sys.executable, "-m", "seatrial", "worker"], env=environment, stderr=output) as process,
-    ):
-        try:
-            yield
-        finally:
-            process.terminate()
 
 
 def ran(client: Client, check: dict[str, Any], model: str, data: str, audits: int, samples: int) -> float:

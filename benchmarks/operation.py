@@ -1,6 +1,7 @@
 """Turns of projects, and readers of several API processes, on the real store.
 
     python -m benchmarks.operation turns      # 1,000 queued audits of 10 projects: when is each project's first done?
+    python -m benchmarks.operation shares     # the same with real workers on Postgres, of small audits
     python -m benchmarks.operation readers    # 200 readers of 3 API processes on Postgres: is any answer a 503?
     python -m benchmarks.operation claims     # claims beside 100,000 ended audits on Postgres: under 5 ms?
 
@@ -20,7 +21,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,15 @@ import httpx
 import psycopg
 from sqlalchemy import func, select
 
-from app.access.service import ensure_project
+from app.access.service import create_key, ensure_project
+from seatrial.client import Client
 from seatrial.contracts.states import RunState
 from seatrial.store.claiming import charge, claim_work
 from seatrial.store.database import Database, connect
 from seatrial.store.lifecycle import close_check, close_shard, open_stage
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow, CheckRow, ShardRow
+from tests import assets
 from tests.databases import migrated, new_migrated_database
 from tests.rows import add_audit, add_project
 from tests.servers import free_port, postgres_server
@@ -44,6 +48,7 @@ from workers.runtime.stages import cut, make_shards
 PROJECTS, AUDITS, WORKERS = 10, 1000, 4
 SHARD_S, ADVANCE_S, SHARDS = 2.0, 0.1, 2
 AUDIT_S = SHARDS * SHARD_S + 2 * ADVANCE_S
+REAL_WORKERS = 2
 WITHIN = 2.0
 """Largest multiple of its fair share after which a project's first audit is done."""
 
@@ -119,6 +124,55 @@ def report_turns() -> bool:
     return is_fair
 
 
+def queue_all(url: str, database: Database, folder: Path) -> dict[str, list[str]]:
+    """Upload to each project a model and data, queue its audits behind those of the project before, and return them."""
+    queued: dict[str, list[str]] = {}
+    check = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 5, "effort": "quick"}
+    for number in range(PROJECTS):
+        secret, _ = create_key(database, f"project-{number}", "benchmark", "run")
+        with Client(url, secret) as client:
+            model = client.add_model(folder / "m.safetensors", assets.model_manifest(), wait_s=0).id
+            data = client.add_dataset(folder / "d.npz", assets.dataset_manifest(), wait_s=0).id
+            audits = (client.submit(model, data, [check], seed=seed, samples=50) for seed in range(AUDITS // PROJECTS))
+            queued[f"project-{number}"] = [one.id for one in audits]
+    return queued
+
+
+def ends(database: Database) -> tuple[datetime, dict[str, datetime]]:
+    """Return when the first audit was begun, and when each of those that succeeded ended."""
+    with database.read() as session:
+        began = session.scalar(select(func.min(AuditRow.started_at)))
+        rows = session.execute(select(AuditRow.id, AuditRow.finished_at).where(AuditRow.state == RunState.SUCCEEDED))
+        return began or datetime.max, {audit: ended for audit, ended in rows if ended is not None}
+
+
+def report_shares() -> bool:
+    """Print when each project's first audit is done by two real workers, and return whether that is a fair share."""
+    with postgres_server() as server, tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        if server is None:
+            raise SystemExit("no Postgres on this machine")
+        folder, port = Path(name), free_port()
+        url = stack.enter_context(new_migrated_database(server))
+        database = connect(Settings(home=folder, database_url=url))
+        stack.callback(database.dispose)
+        environment = {**os.environ, "SEATRIAL_DATABASE_URL": url, "SEATRIAL_HOME": name, "SEATRIAL_TORCH_THREADS": "1"}
+        (folder / "m.safetensors").write_bytes(assets.weights())
+        (folder / "d.npz").write_bytes(assets.npz())
+        queued = queue_all(stack.enter_context(api(environment, port)), database, folder)
+        for number in range(REAL_WORKERS):
+            stack.enter_context(worker(environment, folder / f"worker-{number}.log"))
+        while len((told := ends(database))[1]) < AUDITS:
+            time.sleep(1)
+    began, ended = told
+    # What all took by all, a tenth of it a project's: so long takes a project's one audit.
+    fair_s = (max(ended.values()) - began).total_seconds() / AUDITS * PROJECTS
+    firsts = [min((ended[one] - began).total_seconds() for one in audits) for audits in queued.values()]
+    print(f"{AUDITS:,} audits of {PROJECTS} projects, {REAL_WORKERS} workers, all {fair_s * AUDITS / PROJECTS:.0f} s")
+    print(f"first done after {' '.join(f'{one:.1f}' for one in firsts)} s; fair share {fair_s:.1f} s")
+    print(f"worst {max(firsts) / fair_s:.2f}x")
+    return max(firsts) <= WITHIN * fair_s
+
+
 @contextmanager
 def api(environment: dict[str, str], port: int) -> Iterator[str]:
     """Run one API process and yield its URL."""
@@ -135,6 +189,19 @@ def api(environment: dict[str, str], port: int) -> Iterator[str]:
             else:
                 raise SystemExit("an API process does not get ready")
             yield url
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def worker(environment: dict[str, str], log: Path) -> Iterator[None]:
+    """Run one worker."""
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([sys.executable, "-m", "seatrial", "worker"], env=environment, stderr=output) as process,
+    ):
+        try:
+            yield
         finally:
             process.terminate()
 
@@ -233,12 +300,14 @@ def report_claims() -> bool:
     return max(*idle.values(), *busy.values()) < CLAIM_S
 
 
+REPORTS = {"turns": report_turns, "shares": report_shares, "readers": report_readers, "claims": report_claims}
+
+
 def main() -> None:
     """Run one of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=("turns", "readers", "claims"))
-    is_well = {"turns": report_turns, "readers": report_readers, "claims": report_claims}[parser.parse_args().which]()
-    sys.exit(0 if is_well else 1)
+    parser.add_argument("which", choices=REPORTS)
+    sys.exit(0 if REPORTS[parser.parse_args().which]() else 1)
 
 
 if __name__ == "__main__":

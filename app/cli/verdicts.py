@@ -74,7 +74,7 @@ def print_estimate(estimate: AuditEstimate, *, err: bool) -> None:
     if estimate.seconds_low is not None and estimate.seconds_high is not None and estimate.seconds_high >= 0.5:
         time += f"; {expected_range(estimate.seconds_low, estimate.seconds_high)}"
     memory = (
-        "" if estimate.memory_bytes is None else f". Memory for model and batch: about {size(estimate.memory_bytes)}"
+        "" if estimate.memory_bytes is None else f". Memory for model and batch: at most {size(estimate.memory_bytes)}"
     )
     echo_line(f"At most: {', '.join(costs)}. Time on one worker, by estimate: {time}{memory}", err=err)
     for kind, audit in ((one["kind"], one["reused"]["audit"]) for one in estimate.checks if one.get("reused")):

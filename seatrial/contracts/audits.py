@@ -265,7 +265,7 @@ class AuditEstimate(Read):
     )
     memory_bytes: int | None = Field(
         default=None,
-        description="Estimated memory of the process that runs the model, beside the 0.5 GB of its code: weights and "
+        description="Most memory the process that runs the model takes, beside the 0.5 GB of its code: weights and "
         "a batch, by `batch_size`; on a GPU of its memory. Batches are halved where it runs out. Null of texts, of "
         "models behind a URL, of defences that train, and until the model has been measured.",
     )
