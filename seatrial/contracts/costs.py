@@ -19,6 +19,7 @@ class Passes(NamedTuple):
         compute_s: Seconds of one core beside the model: solvers, bootstraps.
         together: Single-example forward passes made together whatever the size of a batch, by kind of device; None
             where it is not known what is, as networks are trained.
+        watches: Whether some of the passes keep what went into every function that switches.
     """
 
     forward: int
@@ -27,6 +28,7 @@ class Passes(NamedTuple):
     slowdown: float = 1.0
     compute_s: float = 0.0
     together: Mapping[str, int] | None = MappingProxyType({})
+    watches: bool = False
 
     @property
     def in_forward(self) -> float:

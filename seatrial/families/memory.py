@@ -16,6 +16,9 @@ MOST_HEAP_OF_TENSORS = 2.5
 """The most of an audit: 1.4 to 2.5, other from run to run (``benchmarks.audit_memory``). Whoever gives a machine so
 much memory must not run out of it."""
 
+WATCHED = 2.0
+"""What a pass that is watched keeps, for what an attack does (`workers.attacks.switches`)."""
+
 KEPT_IMAGES = 10
 """Images an attack keeps of each of a batch: the original, the best and last of both directions, what was moved."""
 
@@ -47,7 +50,7 @@ def memory_of(passes: Passes, batch_size: int, facts: Mapping[str, Any]) -> int 
         return None
     device, image = facts["device"], FLOAT_BYTES * prod(facts["input_shape"])
     heap = MOST_HEAP_OF_TENSORS if device == "cpu" else 1.0
-    attack = facts.get("memory_bytes_per_example") or heap * attack
+    attack = (facts.get("memory_bytes_per_example") or heap * attack) * (WATCHED if passes.watches else 1.0)
     together = max(batch_size, passes.together.get("cpu" if device == "cpu" else "cuda", 0))
     passing = together * (heap * forward + GIVEN_IMAGES * image)
     attacking = batch_size * (attack + KEPT_IMAGES * image) if passes.backward else 0.0

@@ -12,7 +12,7 @@ from seatrial.store.settings import Settings
 from tests.models.builders import CPU, manifest
 from tests.models.exportable import SHAPE, export, made
 from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of
-from workers.attacks.switches import Watch, inputs_of
+from workers.attacks.switches import LEAK, Watch, inputs_of
 from workers.models.loading import load_image_classifier
 
 IMAGES = torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(1))
@@ -353,3 +353,12 @@ def test_indices_that_something_is_made_of_are_named() -> None:
     some = IMAGES[:6].clone().requires_grad_()
     assert inputs_of(model, some).cut == {"min"}
     assert inputs_of(unused, some).cut == set()
+
+
+def test_a_rectifier_lets_some_of_a_gradient_through_but_of_infinite_numbers() -> None:
+    given = torch.tensor([-2.0, 3.0, -torch.inf, torch.inf], requires_grad=True)
+    with Watch(4):
+        found = torch.relu(given)
+    assert torch.equal(found, torch.tensor([0.0, 3.0, 0.0, torch.inf]))
+    (gradient,) = torch.autograd.grad(found, given, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert torch.equal(gradient, torch.tensor([LEAK, 2 + 2 * LEAK, 0.0, 4.0]))

@@ -233,7 +233,7 @@ class UncertaintySpanParams(FamilyParams):
         if self.robust_accuracy is not None:
             robust = self.robust_accuracy.passes(samples)
             forward, backward = forward + robust.forward, backward + robust.backward
-        return Passes(forward, backward)
+        return Passes(forward, backward, watches=further is not None)
 
     def questions(self, samples: int, sizes: dict[str, int]) -> Passes:
         """Return how many images a model that gives no gradients is asked about at most.
