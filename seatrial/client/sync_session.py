@@ -16,6 +16,7 @@ from seatrial.client.errors import ServiceUnreachableError
 from seatrial.client.requests import Request
 from seatrial.client.responses import parse_page, parse_response
 from seatrial.client.retries import backoff_s, pause_before_retry
+from seatrial.net.trust import trusted
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -36,7 +37,11 @@ class Session:
         self.retries = retries
         self._timeout_s = timeout_s
         self._http = httpx.Client(
-            base_url=self.base_url, headers=credentials(api_key), transport=transport, mounts=LOOPBACK
+            base_url=self.base_url,
+            headers=credentials(api_key),
+            verify=trusted(),
+            transport=transport,
+            mounts=LOOPBACK,
         )
 
     def __repr__(self) -> str:

@@ -1,6 +1,5 @@
 """A client for servers that somebody else names."""
 
-import os
 import re
 import ssl
 import threading
@@ -8,7 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +17,7 @@ import httpx
 from seatrial.net.addresses import Network, Resolve, system_addresses
 from seatrial.net.connections import Backend, Watch
 from seatrial.net.errors import AnswerUnusableError, ConnectionBrokenError, RequestRefusedError, TransientError
+from seatrial.net.trust import trusted
 
 MAX_ANSWER_BYTES = 16 * 2**20
 HEAD_BYTES = 2**18
@@ -43,17 +43,6 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-def trusted() -> ssl.SSLContext:
-    """Return what connections are verified by: the public authorities, or those SSL_CERT_FILE or SSL_CERT_DIR names."""
-    return _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@cache
-def _trusted(file: str | None, folder: str | None) -> ssl.SSLContext:
-    # Reading the authorities takes 25 ms: once for all clients of a process.
-    return httpx.create_ssl_context()
 
 
 class Outbound:

@@ -14,6 +14,7 @@ from seatrial.client import (
     Model,
     ProblemResponseError,
 )
+from seatrial.net.trust import trusted
 from tests.client.asking import AUDIT, MODEL, Asking, page, said, status
 
 CHECK = {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 3, "effort": "quick"}
@@ -75,3 +76,8 @@ def test_a_key_is_sent_without_the_newline_of_its_file() -> None:
 def test_what_is_no_address_is_refused(kind: type[Client] | type[AsyncClient], address: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         kind(address)
+
+
+def test_authorities_are_read_once_for_all_clients() -> None:
+    with Client("http://127.0.0.1:1") as one, Client("https://seatrial.example") as other:
+        assert {speaking._http._transport._pool._ssl_context for speaking in (one, other)} == {trusted()}
