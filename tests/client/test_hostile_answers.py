@@ -6,7 +6,6 @@ import io
 import json
 import random
 import resource
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -20,6 +19,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.cli.memory import memory_limited
 from seatrial.client import Client, UnexpectedAnswerError, connection, retries, sse
+from tests.bounded import bounded
 from tests.client.hostile import Answer, answers, audit, body, endless, hostile_service, told
 
 HTML = body(b"<!doctype html><title>Sign in</title>", media_type="text/html")
@@ -185,21 +185,27 @@ def test_what_lies_in_a_model_folder_is_refused_with_a_sentence(content: str, mo
     assert_told(run("gate", "--model", model, "--data", model / "d.npz", "--policy", "standard"), 2)
 
 
+def test_a_setting_that_does_not_fit_is_a_bad_request_and_comes_with_an_example(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEATRIAL_ENDPOINT_ALLOWED_NETWORKS", "127.0.0.1/32")
+    done = run("gate", "--model", model, "--data", model / "d.npz", "--policy", "standard")
+    assert_told(done, 2)
+    assert 'SEATRIAL_ENDPOINT_ALLOWED_NETWORKS: must be JSON, such as ["127.0.0.1/32"]' in done.output
+
+
 @pytest.mark.slow
 def test_a_device_in_place_of_a_file_is_refused(model: Path) -> None:
     gate = ["gate", "--model", model, "--data", model / "d.npz", "--policy", "standard"]
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))\n"
-        "from app.cli import main; main(sys.argv[1:])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, gate), "--data-manifest", "/dev/zero"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
+
+    def ended() -> tuple[int, str]:
+        done = run(*gate, "--data-manifest", "/dev/zero")
+        return done.exit_code, done.output
+
+    code, output = bounded(ended, extra_bytes=2**30)
+    assert code == 2, output
+    assert "/dev/zero" in output
+    assert "Traceback" not in output
 
 
 # Bundles

@@ -109,7 +109,17 @@ def test_a_worker_ends_when_its_server_is_killed(serving: Serving) -> None:
     eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, timeout_s=20)
 
 
-def test_no_key_on_loopback_and_a_taken_port_is_said(serving: Serving) -> None:
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Serving]:
+    """A service whose workers take no part."""
+    running = Serving(tmp_path, "--workers", "0")
+    eventually(running.is_ready, what="the service")
+    yield running
+    running.close()
+
+
+def test_no_key_on_loopback_and_a_taken_port_is_said(api: Serving) -> None:
+    serving = api
     assert "none needed" in serving.announced
     assert httpx.get(f"{serving.url}/v1/models").status_code == 200
     assert httpx.get(f"{serving.url}/v1/models", headers={"Host": "example.org"}).status_code == 403

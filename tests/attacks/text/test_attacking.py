@@ -57,7 +57,7 @@ def test_outcomes_say_what_happened(deepwordbug) -> None:
 
 @pytest.mark.slow
 def test_an_outcome_depends_on_its_job_alone(deepwordbug) -> None:
-    todo = jobs(deepwordbug)
+    todo = jobs(deepwordbug, 24)
     expected = attack_all(todo, service(), in_flight=1)
     poison = Job(99, "the film is wonderful .", 1, 3, lambda logits: 1 / 0, deepwordbug)
     for in_flight in (7, 64):

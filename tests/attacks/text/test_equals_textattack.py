@@ -18,8 +18,8 @@ from workers.attacks.text.textattack_environment import prepare, quiet
 from workers.resources.library import Library
 from workers.resources.wordnet import load_wordnet
 
-EXAMPLES = reviews.sentences(100, seed=11)
-SEEDS = [2**40 + 7919 * number for number in range(100)]
+EXAMPLES = reviews.sentences(50, seed=11)
+SEEDS = [2**40 + 7919 * number for number in range(50)]
 
 STATUSES = {"SuccessfulAttackResult": "succeeded", "FailedAttackResult": "failed", "SkippedAttackResult": "skipped"}
 
@@ -106,5 +106,5 @@ def test_textattacks_own_wrapper_finds_the_same(name, recipes) -> None:
         (outcome.status, outcome.text) == (status, text)
         for outcome, (status, text, _) in zip(ours(recipe, 1.0), expected, strict=True)
     ]
-    # All hundred where this was written; a near tie may fall the other way on another processor.
-    assert sum(same) >= 98
+    # All fifty where this was written; a near tie may fall the other way on another processor.
+    assert sum(same) >= 49
