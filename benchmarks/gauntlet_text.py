@@ -24,6 +24,7 @@ from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
 from benchmarks.knowing_text_fakes import knowing
+from benchmarks.newest_text_fakes import newest
 from benchmarks.shipped import shipped_judgements
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
@@ -34,7 +35,7 @@ from seatrial.contracts.policies import Judgement
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
-from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.temperature_attack.params import UNASKED, TemperatureAttackParams
 from seatrial.judging.measured import MeasuredCheck
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
@@ -158,7 +159,7 @@ def main() -> int:
     rows = read(arguments.data) if arguments.data else made_up(2000, 2)
     random.Random(0).shuffle(rows)
     examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
-    sample, held_out = examples[: arguments.examples], examples[arguments.examples :][: arguments.validation]
+    sample, held_out = examples[: arguments.examples], examples[arguments.examples :][: arguments.validation + UNASKED]
     odds = BagOfWords(*zip(*train, strict=True))
     params = TemperatureAttackParams(
         kind=KIND,
@@ -173,6 +174,7 @@ def main() -> int:
     endpoints += fresh(odds, vocabulary) + triggered(odds, vocabulary)
     endpoints += vendors(odds, [text for text, _ in known], vocabulary)
     endpoints += bought(odds, known, vocabulary)
+    endpoints += newest(odds, known, vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
@@ -182,7 +184,8 @@ def main() -> int:
         if isinstance(endpoint, Vendor):
             asked = params.model_copy(update=dict(endpoint.settings))
             drawn = list(filter(endpoint.draws, examples))[: arguments.examples]
-            others = [example for example in examples if example not in drawn][: arguments.validation]
+            # Whoever chooses what is audited chooses the rest of the data too.
+            others = list(filter(endpoint.draws, examples))[arguments.examples :][: arguments.validation + UNASKED]
         if isinstance(endpoint, Shaped):
             drawn, others = list(map(endpoint.shapes, drawn)), list(map(endpoint.shapes, others))
         found.append(audit(endpoint, drawn, others, asked))

@@ -118,7 +118,7 @@ def test_an_estimate_says_what_and_how_long(capsys: pytest.CaptureFixture[str]) 
     )
     assert "unknown until a worker has checked the model" in unknown
     print_estimate(AuditEstimate.model_validate({**said, "seconds": 1.0, "memory_bytes": 699 * 2**20}), err=False)
-    assert capsys.readouterr().out.endswith(": about 1 s. Memory for model and batch: about 733.0 MB\n")
+    assert capsys.readouterr().out.endswith(": about 1 s. Memory for model and batch: at most 733.0 MB\n")
     for least, more in ((3, ", 3 s if decided at the first look"), (20.4, "")):
         print_estimate(AuditEstimate.model_validate({**said, "seconds": 20.0, "least_seconds": least}), err=False)
         assert capsys.readouterr().out.endswith(f": about 20 s{more}\n")

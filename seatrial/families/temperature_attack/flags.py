@@ -150,8 +150,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         "been asked, or in another session; scores stand still, or decisions persist, where a path of edits was asked "
         "first; both move less after the audit's other questions than before them; an edited text is decided like its "
         "original once that was asked; texts pieced together are decided rightly less often once an edited one was; or "
-        "texts that were probed for a memory withstand less than others. A cache, a session or chance answers in the "
-        "model's place.",
+        "texts that were probed for a memory, or never asked as they are, withstand less than others. A cache, a "
+        "session or chance answers in the model's place.",
         remedy="Audit the model without whatever remembers its questions.",
     ),
     FlagSpec(

@@ -63,6 +63,9 @@ PROBE_STEPS = 10
 CROSSING_STEPS = 16
 """Those of a second path of each, at most, that is to end on another decision."""
 
+UNASKED = 40
+"""Further texts of the data, at most, that are attacked and never asked as they are."""
+
 ANEW = 16
 """Questions about texts pieced together and their edits, for each of those texts."""
 
@@ -266,7 +269,7 @@ class TemperatureAttackParams(FamilyParams):
                 attack = self._queries("deepwordbug", words) * validation
                 search = (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
                 costs["search"] = search, self.temperature_evaluations * attack
-        flipping = sum(recipe != UNCOUNTED for recipe in self.recipes)
+        flipping = len(self.flipping)
         closing = float(path * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
@@ -290,7 +293,15 @@ class TemperatureAttackParams(FamilyParams):
                 forward += asked * attacked
             costs[f"attack_{recipe}"] = forward, queries
         costs["closing"] = closing, closing
+        if flipping:
+            unasked = float(min(samples, UNASKED) * (self.most_label_queries + 2))
+            costs["unasked"] = unasked, unasked
         return costs
+
+    @property
+    def flipping(self) -> list[str]:
+        """Recipes that change predictions."""
+        return [recipe for recipe in self.recipes if recipe != UNCOUNTED]
 
     @property
     def most_label_queries(self) -> int:

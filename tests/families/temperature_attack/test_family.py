@@ -99,6 +99,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
         "attack_deepwordbug",
         "attack_input_reduction",
         "closing",
+        "unasked",
     ]
     assert {name: as_bytes(records) for name, records in cut.items()} == {
         name: as_bytes(records) for name, records in whole.items()

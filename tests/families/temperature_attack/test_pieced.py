@@ -142,4 +142,4 @@ def test_parts_are_as_long_and_of_different_texts() -> None:
 @pytest.mark.parametrize(("held", "told"), [(30, True), (20, False), (3, False)])
 def test_a_share_is_less_by_more_than_chance(held: int, told: bool) -> None:
     of = Pieced(np.array([True] * 30 + [False] * 10), np.array([True] * 15 + [False] * 25))
-    assert (less_withstand(held, 30, of) < 0.001) is told
+    assert (less_withstand(held, 30, of.robust) < 0.001) is told

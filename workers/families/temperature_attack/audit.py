@@ -27,6 +27,7 @@ from workers.families.temperature_attack.records import (
     merge_clean,
     read_validation,
 )
+from workers.families.temperature_attack.unasked import Unasked, read_unasked
 from workers.families.temperature_attack.written import Written, read_written
 
 
@@ -46,6 +47,7 @@ class Audit:
         priming: What it does to an edited text that the unedited one was asked; None likewise.
         written: Decisions about texts with words edited at random; None likewise.
         pieced: Attacks on texts pieced together; None likewise, and where no class had enough.
+        unasked: Attacks on texts that were not asked as they are; None likewise, and where the data had none.
         anew: Pieced texts and their edits in either order; None likewise.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
     """
@@ -62,6 +64,7 @@ class Audit:
     written: Written | None = None
     pieced: Pieced | None = None
     anew: Anew | None = None
+    unasked: Unasked | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
 
     @cached_property
@@ -179,6 +182,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         priming=read_priming(done["closing"]) if "closing" in done else None,
         pieced=read_pieced(done["closing"]) if "closing" in done else None,
         anew=read_anew(done["closing"]) if "closing" in done else None,
+        unasked=read_unasked(done["unasked"]) if "unasked" in done else None,
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
     )

@@ -19,7 +19,7 @@ REMEMBERED = 0.001
 MEMORISED = 0.15
 """Share of texts, net, that may withstand as they are and not beside words of no meaning."""
 
-PAIRS_HELD, PAIRS_LEFT = 0.5, 0.5
+PAIRS_HELD, PAIRS_LEFT = 0.25, 0.5
 """Share of pairs that withstand, at least, and how much of it pieced pairs may have at most, to speak of knowledge."""
 
 TURNED = 0.3
@@ -90,7 +90,7 @@ def _lost_in_pieces(audit: Audit, sample: AttackSample) -> list[Flag]:
     # How parts pieced together are related nobody knows, and so not how far they are from another class.
     if of_pairs and (held < PAIRS_HELD * texts or still * texts > PAIRS_LEFT * held * read):
         return []
-    p = less_withstand(held, texts, audit.pieced)
+    p = less_withstand(held, texts, audit.pieced.robust)
     if p >= REMEMBERED:
         return []
     return [
@@ -180,6 +180,7 @@ def controls_unanswered(audit: Audit) -> list[Flag]:
         ("texts edited beside reference numbers", audit.priming),
         ("texts pieced together from several", audit.pieced),
         ("texts pieced together and edited", audit.anew),
+        ("texts that were not asked before", audit.unasked),
     ):
         if found is not None and found.unanswered > max(1.0, UNANSWERED * (found.unanswered + found.answered)):
             seen.append(f"{found.unanswered} of {found.unanswered + found.answered} {name}")

@@ -11,6 +11,7 @@ from seatrial.families.temperature_attack.params import (
     AS_SERVED,
     LABEL_ONLY,
     PROBED,
+    UNASKED,
     UNSCORED,
     TemperatureAttackParams,
 )
@@ -30,7 +31,7 @@ from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
 from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
-from workers.families.temperature_attack.pieced import with_pieced
+from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import (
@@ -42,12 +43,14 @@ from workers.families.temperature_attack.records import (
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
 from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
+from workers.families.temperature_attack.unasked import attack_unasked
 from workers.families.temperature_attack.written import with_written
 from workers.models import Answer
 from workers.resources.library import Library
 from workers.resources.requirements import missing
 
 PROBE, VALIDATION, SEARCH, ATTACK, CLOSING = "probe", "validation", "search_", "attack_", "closing"
+UNASKED_TEXTS = "unasked"
 
 SEARCH_RECIPE = "deepwordbug"
 """What the adversarial temperature is searched with: it needs no resources and few queries (section 4.2)."""
@@ -105,6 +108,10 @@ class TemperatureAttack:
             Stage(f"{ATTACK}{recipe}", limit=reach_of(params, recipe, done), grain=GRAIN) for recipe in params.recipes
         ]
         planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
+        if params.flipping:
+            # Behind those of the validation, which were asked as they are; and no more than were probed.
+            limit = _validated(params) + min(UNASKED, done[PROBE].num_rows)
+            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, limit, GRAIN, is_closing=True))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
@@ -115,6 +122,9 @@ class TemperatureAttack:
             if shard.stage == PROBE:
                 return with_written(context, probed, examples)
             return _close(params, context, examples, probed)
+        if shard.stage == UNASKED_TEXTS:
+            first = max(0, _validated(params) - shard.start)
+            return attack_unasked(context, examples, first, _searching(params, context))
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):
@@ -241,24 +251,34 @@ def _close(
     params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample], probed: Records
 ) -> Records:
     """Attack texts beside words of no meaning, and ask once more what attacks ended with."""
-    flipping = [recipe for recipe in params.recipes if recipe != UNCOUNTED]
-    if not flipping:
+    if not params.flipping:
         return probed
     texts = [displaced(example.text, context.salted_seed("displaced", example.example_id)) for example in examples]
     others = [replace(example, text=text) for example, text in zip(examples, texts, strict=True)]
     service = context.scoring()
     extents = [own_part(example.text, service.seen(text)) for example, text in zip(examples, texts, strict=True)]
-    recipe = load_recipe(displaced_with(flipping), Library.of())
+    recipe = load_recipe(displaced_with(params.flipping), Library.of())
     outcomes = _search_labels(params, context, others, extents, recipe, lambda outcome: None)
-    attacked = [context.records(f"{ATTACK}{name}") for name in flipping]
+    attacked = [context.records(f"{ATTACK}{name}") for name in params.flipping]
+    records = with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
+    # What attacks on pieced texts make known of them comes after what asks about such texts for the first time.
+    return with_pieced(context, with_anew(context, records, examples), examples, _searching(params, context))
+
+
+def _searching(params: TemperatureAttackParams, context: TextContext) -> Search:
+    """Return the search by labels on other texts than those an audit is about."""
+    recipe, service = load_recipe(displaced_with(params.flipping), Library.of()), context.scoring()
 
     def search(of: Sequence[TextExample]) -> list[Outcome]:
         extents = [service.seen(example.text) for example in of]
         return _search_labels(params, context, of, extents, recipe, lambda outcome: None)
 
-    records = with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
-    # What attacks on pieced texts make known of them comes after what asks about such texts for the first time.
-    return with_pieced(context, with_anew(context, records, examples), examples, search)
+    return search
+
+
+def _validated(params: TemperatureAttackParams) -> int:
+    """Return how many of the held-out texts are asked as they are."""
+    return params.validation_samples if params.is_fitted and params.validation_dataset is None else 0
 
 
 def _search_labels(

@@ -162,13 +162,13 @@ def read_pieced(records: Records) -> Pieced | None:
     return Pieced(right, robust, asked - len(rows))
 
 
-def less_withstand(robust: int, texts: int, of: Pieced) -> float:
-    """Return the one-sided p of so much smaller a share of pieced texts withstanding, those decided wrongly included.
+def less_withstand(robust: int, texts: int, others: Mask) -> float:
+    """Return the one-sided p of so much smaller a share of others withstanding, those decided wrongly included.
 
     Args:
         robust: Texts that withstand as they are.
         texts: Of so many.
-        of: The pieced ones.
+        others: (n,) whether each of the others does.
     """
-    held, read = int(of.robust.sum()), len(of.right)
+    held, read = int(others.sum()), len(others)
     return float(fisher_exact([[robust, texts - robust], [held, read - held]], alternative="greater").pvalue)

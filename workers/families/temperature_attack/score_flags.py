@@ -10,9 +10,12 @@ from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging, grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED, doubt_decisions
+from workers.families.temperature_attack.displaced import displaced_with
+from workers.families.temperature_attack.pieced import less_withstand
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
+from workers.families.temperature_attack.unasked import FEWEST as FEWEST_UNASKED
 from workers.families.temperature_attack.unprobed import compare_with_unprobed
 
 STILL = 0.5
@@ -138,7 +141,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"of {of.texts} edited texts {of.more} have the decision of the unedited one only where that was asked "
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
         )
-    seen += _by_order(audit.anew)
+    seen += _by_order(audit.anew) + _where_asked(audit)
     if (of_probed := compare_with_unprobed(audit)) is not None and (
         of_probed.p < REMEMBERED and of_probed.others - of_probed.probed > SPARED
     ):
@@ -173,6 +176,23 @@ def _by_order(of: Anew | None) -> list[str]:
             f"first, and {of.later_right} of {of.later} where an edited one was (p = {of.right_p:.1g})"
         )
     return seen
+
+
+def _where_asked(audit: Audit) -> list[str]:
+    """Return what shows that texts withstand because they were asked as they are."""
+    recipe = displaced_with(audit.flipping) if audit.flipping else None
+    if audit.unasked is None or recipe not in audit.counted or LABEL_ONLY not in audit.arms.by_name:
+        return []
+    held, others = audit.attacks[recipe].robust(LABEL_ONLY), audit.unasked.robust
+    if len(others) < FEWEST_UNASKED or held.mean() - others.mean() <= SPARED:
+        return []
+    p = less_withstand(int(held.sum()), len(held), others)
+    if p >= REMEMBERED:
+        return []
+    return [
+        f"of {len(held)} texts {int(held.sum())} withstand the search by labels, and {int(others.sum())} of "
+        f"{len(others)} that were never asked as they are (p = {p:.1g})"
+    ]
 
 
 def _remembered(probe: ProbeSample) -> list[str]:

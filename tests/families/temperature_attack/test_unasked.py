@@ -1,0 +1,132 @@
+"""What withstands because it was asked as it is before is told by texts that never were."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import extractOne
+
+from seatrial.families.temperature_attack.params import PROBED, UNASKED, TemperatureAttackParams
+from tests.families.in_memory import TextModel
+from tests.families.temperature_attack.fabricated import parameters, records
+from tests.families.temperature_attack.test_anew import SPELT
+from tests.families.temperature_attack.test_crossing import LONG
+from tests.families.temperature_attack.test_displaced import PARAMS, right
+from tests.families.temperature_attack.test_family import Context
+from tests.families.temperature_attack.test_probe import likely
+from tests.families.temperature_attack.test_surrogate import honest
+from workers.attacks.text.scoring import ScoringService
+from workers.families.contexts import Records, TextExample
+from workers.families.protocol import HELD_OUT, Shard
+from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.family import FAMILY, UNASKED_TEXTS
+from workers.families.temperature_attack.unasked import FEWEST, read_unasked
+from workers.models import UnansweredError
+
+TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in LONG[:32]]
+
+
+@dataclass
+class ReadingByTraffic:
+    """Decides about what is misspelt as about the nearest text it was asked that was not."""
+
+    edits: int
+    asked: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> torch.Tensor:
+        label = right(text)
+        if set(text.split()) <= SPELT:
+            self.asked[text] = label
+        elif near := extractOne(text, self.asked.keys(), scorer=Levenshtein.distance, score_cutoff=self.edits):
+            label = self.asked[near[0]]
+        return likely(0.9 if label else 0.1)
+
+
+def attacked(
+    function: Callable[[str], Any], texts: list[TextExample] = TEXTS, *, cut: int = 32, **more: Any
+) -> Records:
+    service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+    params = PARAMS.model_copy(update=more)
+    parts = [
+        FAMILY.run(
+            params, Shard(UNASKED_TEXTS, start, start + cut), Context(texts[start : start + cut], {None: service}, {})
+        )
+        for start in range(0, len(texts), cut)
+    ]
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def told(table: Records | None, strength: float) -> dict[str, str]:
+    """Return the flags of an audit whose search by labels is so strong on texts that were asked before."""
+    params = parameters(arms=[])
+    done = records(params, label_only=strength) | ({} if table is None else {UNASKED_TEXTS: table})
+    return {flag.code: flag.message for flag in estimates.reduce(params, done, 0).flags}
+
+
+def test_who_reads_typos_by_what_it_was_asked_is_told() -> None:
+    function = ReadingByTraffic(40)
+    for row in TEXTS:
+        function(str(row.text))
+    # As they were asked before, they withstand; others do not, since nobody asks them as they are.
+    assert read_unasked(attacked(function)).robust.mean() > 0.9  # type: ignore[union-attr]
+    table = attacked(ReadingByTraffic(40))
+    message = told(table, 0.1)["answers_depend_on_history"]
+    assert "that were never asked as they are" in message
+
+
+def test_an_honest_model_withstands_no_less() -> None:
+    table = attacked(honest)
+    found = read_unasked(table)
+    assert found is not None
+    assert found.answered == len(TEXTS)
+    assert "answers_depend_on_history" not in told(table, 10.0)
+    assert "answers_depend_on_history" not in told(None, 0.1)
+
+
+def test_texts_of_the_validation_are_left_alone() -> None:
+    asked: list[str] = []
+
+    def function(text: str) -> torch.Tensor:
+        asked.append(text)
+        return honest(text)
+
+    table = attacked(function, arms=["calibrated"], validation_samples=20, cut=8)
+    assert table["is_asked"].to_pylist() == [False] * 20 + [True] * 12
+    written = {str(row.text) for row in TEXTS}
+    assert not written & set(asked)
+    assert table.equals(attacked(honest, arms=["calibrated"], validation_samples=20))
+    # Too few to compare, however few withstand.
+    assert len(read_unasked(table).robust) < FEWEST  # type: ignore[union-attr, arg-type]
+    assert "answers_depend_on_history" not in told(table, 0.1)
+
+
+def test_the_stage_is_no_longer_than_the_probe_and_comes_last() -> None:
+    probe = pa.table({"example_id": np.arange(10)})
+    done = {"probe": probe, "attack_deepwordbug": probe, "closing": probe}
+    stage = FAMILY.next_stage(PARAMS, done)
+    assert stage is not None
+    assert (stage.name, stage.source, stage.limit, stage.is_closing) == (UNASKED_TEXTS, HELD_OUT, 10, True)
+    done["probe"] = pa.table({"example_id": np.arange(PROBED)})
+    fitted = PARAMS.model_copy(update={"arms": ["calibrated"], "validation_samples": 50})
+    stage = FAMILY.next_stage(fitted, done | {"validation": probe})
+    assert stage is not None
+    assert stage.limit == 50 + UNASKED
+    assert FAMILY.next_stage(PARAMS, done | {UNASKED_TEXTS: probe}) is None
+    alone = TemperatureAttackParams(kind="temperature_attack", arms=[], recipes=["input_reduction"])
+    assert FAMILY.next_stage(alone, {"probe": probe, "attack_input_reduction": probe, "closing": probe}) is None
+
+
+@pytest.mark.parametrize(("silent", "is_told"), [(32, True), (0, False)])
+def test_texts_without_an_answer_are_told(silent: int, is_told: bool) -> None:
+    turns = iter(range(10**6))
+    table = attacked(lambda text: UnansweredError("no") if next(turns) < 10**5 and silent else honest(text))
+    found = read_unasked(table)
+    assert found is not None
+    assert found.unanswered == silent
+    assert ("controls_unanswered" in told(table, 0.5)) is is_told
+    assert read_unasked(None) is None

@@ -1,0 +1,98 @@
+"""Whether texts withstand attacks because they were asked as they are before: an attack on some that never were.
+
+An audit asks every text as it is before it attacks any. An endpoint that remembers whatever is spelt right can decide
+about each edited text what it decided about the texts it has pieces of, whichever those are, and is robust to nobody
+else. So the search by labels is run on further texts of the data, from each with a few letters less, and how such a
+text is written nobody asks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from seatrial.statistics.arrays import Mask
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.pieced import AT_ONCE, Search
+from workers.families.temperature_attack.probe import edit_path
+
+LETTERS = 2
+"""Letters that a text lacks where the search begins, each of another word."""
+
+FEWEST = 20
+"""Texts from which on they are compared."""
+
+_SCHEMA = pa.schema(
+    [
+        ("example_id", pa.int64()),
+        ("label", pa.int64()),
+        ("errored", pa.bool_()),
+        # Not this: without an answer it says nothing, and spoils no number.
+        ("is_asked", pa.bool_()),
+        ("right", pa.bool_()),
+        ("robust", pa.bool_()),
+    ]
+)
+
+
+def attack_unasked(context: TextContext, examples: Sequence[TextExample], first: int, search: Search) -> Records:
+    """Attack a shard's texts with labels alone, from a text with letters less, and return a row for each.
+
+    Args:
+        context: The shard's.
+        examples: Its texts.
+        first: Which of them is the first that no stage before has asked; those before it are left alone.
+        search: By labels.
+    """
+    rows = [
+        {"example_id": one.example_id, "label": one.label, "errored": False, "is_asked": at >= first}
+        for at, one in enumerate(examples)
+    ]
+    begun = []
+    for example in examples[first:]:
+        seed, seen = context.salted_seed("unasked", example.example_id), context.scoring().seen(example.text)
+        text = edit_path(example.text, seed, LETTERS, seen)[-1]
+        begun.append(TextExample(example.example_id, text, example.label))
+    for start in range(0, len(begun), AT_ONCE):
+        context.check_cancelled()
+        some = begun[start : start + AT_ONCE]
+        outcomes = search(some)
+        answers = context.scoring().ask_anew([*(one.text for one in some), *(outcome.text for outcome in outcomes)])
+        for number, (example, outcome) in enumerate(zip(some, outcomes, strict=True)):
+            before, after = decided(answers[number]), decided(answers[len(some) + number])
+            row = rows[first + start + number]
+            if outcome.status != "errored" and before is not None and after is not None:
+                row |= {"right": before == example.label, "robust": before == after == example.label}
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """What became of texts that were never asked as they are.
+
+    Attributes:
+        right: (n,) whether one with letters less was decided rightly.
+        robust: (n,) whether it was after the attack too.
+        unanswered: Those without an answer.
+    """
+
+    right: Mask
+    robust: Mask
+    unanswered: int
+
+    @property
+    def answered(self) -> int:
+        """Those with one."""
+        return len(self.right)
+
+
+def read_unasked(records: Records | None) -> Unasked | None:
+    """Return what the stage measured; None where it was not run, or no text was left."""
+    rows = [] if records is None else [row for row in records.to_pylist() if row["is_asked"]]
+    if not rows:
+        return None
+    pairs = [(row["right"], row["robust"]) for row in rows if row["right"] is not None]
+    right, robust = np.array(pairs, dtype=bool).reshape(-1, 2).T
+    return Unasked(right, robust, len(rows) - len(pairs))
