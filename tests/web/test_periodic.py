@@ -5,7 +5,6 @@ import threading
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from app.main import create_app
@@ -94,9 +93,10 @@ def test_a_failing_job_is_told_once_left_alone_for_longer_and_taken_up_again(cap
     assert len(sound.calls) >= len(failing.calls)
 
 
-def test_the_api_judges_by_itself(client: httpx.Client) -> None:
-    audit = ended(client, policy=policy())
-    eventually(lambda: client.get(f"/v1/audits/{audit}").json()["verdict"] == "passed")
+def test_the_api_judges_by_itself(settings: Settings) -> None:
+    with TestClient(create_app(settings), base_url=BASE_URL) as client:
+        audit = ended(client, policy=policy())
+        eventually(lambda: client.get(f"/v1/audits/{audit}").json()["verdict"] == "passed")
 
 
 def test_the_api_judges_what_ended_while_it_was_away(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
