@@ -65,8 +65,9 @@ def test_a_folder_that_cannot_be_listed_is_refused_not_left_out(
             raise PermissionError(13, "Permission denied")
         return listed(path)
 
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert "Permission denied" in _refuse(client, allowed / "folder")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refuse)
+        assert "Permission denied" in _refuse(client, allowed / "folder")
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
