@@ -244,6 +244,15 @@ def test_held_out_examples_are_none_of_the_sample(
     assert set(apart["example_id"].to_pylist()).isdisjoint(sample["example_id"].to_pylist())
 
 
+def test_where_everything_is_audited_nothing_is_held_out(
+    db: Database, worker: InlineWorker, tmp_path: Path, family: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.runtime.test_labelled.SAMPLES", EXAMPLES)
+    ids = _uploaded(db, worker, tmp_path, MULTI)
+    family.source = HELD_OUT
+    assert _audit(db, worker, ids, 2)[0]["attack"].num_rows == 0
+
+
 @pytest.mark.parametrize("task", [MULTI, TAGS])
 def test_uploads_of_every_task_are_checked(db: Database, worker: InlineWorker, tmp_path: Path, task: str) -> None:
     model, _ = _uploaded(db, worker, tmp_path, task)

@@ -118,7 +118,9 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         sample = stratified_sample(strata, job.samples if not job.is_further_source else job.examples, job.seed)
         if job.is_held_out:
             rest = np.setdiff1d(np.arange(len(strata)), sample)
-            sample = rest[stratified_sample(strata[rest], job.examples, derive_seed(job.seed, "held out"))]
+            if len(rest):
+                rest = rest[stratified_sample(strata[rest], job.examples, derive_seed(job.seed, "held out"))]
+            sample = rest
         return sample[job.shard.start : job.shard.stop]
 
     def batches(self) -> Iterator[Batch]:

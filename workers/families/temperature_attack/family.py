@@ -109,9 +109,8 @@ class TemperatureAttack:
         ]
         planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
         if params.flipping:
-            # Behind those of the validation, which were asked as they are; and no more than were probed.
-            limit = _validated(params) + min(UNASKED, done[PROBE].num_rows)
-            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, limit, GRAIN, is_closing=True))
+            further = _validated(params) + min(UNASKED, done[PROBE].num_rows)
+            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, further, GRAIN, is_closing=True))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
@@ -123,8 +122,9 @@ class TemperatureAttack:
                 return with_written(context, probed, examples)
             return _close(params, context, examples, probed)
         if shard.stage == UNASKED_TEXTS:
-            first = max(0, _validated(params) - shard.start)
-            return attack_unasked(context, examples, first, _searching(params, context))
+            first = max(0, (validated := _validated(params)) - shard.start)
+            asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
+            return attack_unasked(context, examples, first, asked, _searching(params, context))
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):

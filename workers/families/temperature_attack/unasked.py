@@ -7,7 +7,9 @@ text is written nobody asks.
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,21 +39,24 @@ _SCHEMA = pa.schema(
 )
 
 
-def attack_unasked(context: TextContext, examples: Sequence[TextExample], first: int, search: Search) -> Records:
+def attack_unasked(
+    context: TextContext, examples: Sequence[TextExample], first: int, asked: AbstractSet[int], search: Search
+) -> Records:
     """Attack a shard's texts with labels alone, from a text with letters less, and return a row for each.
 
     Args:
         context: The shard's.
         examples: Its texts.
-        first: Which of them is the first that no stage before has asked; those before it are left alone.
+        first: Which of them is the first behind as many as the validation has; those before it are left alone.
+        asked: Ids of examples of the validation, which a longer draw need not begin with: they are left alone too.
         search: By labels.
     """
-    rows = [
-        {"example_id": one.example_id, "label": one.label, "errored": False, "is_asked": at >= first}
-        for at, one in enumerate(examples)
+    rows: list[dict[str, Any]] = [
+        {"example_id": one.example_id, "label": one.label, "errored": False, "is_asked": False} for one in examples
     ]
+    attacked = [at for at in range(first, len(examples)) if examples[at].example_id not in asked]
     begun = []
-    for example in examples[first:]:
+    for example in (examples[at] for at in attacked):
         seed, seen = context.salted_seed("unasked", example.example_id), context.scoring().seen(example.text)
         text = edit_path(example.text, seed, LETTERS, seen)[-1]
         begun.append(TextExample(example.example_id, text, example.label))
@@ -62,7 +67,8 @@ def attack_unasked(context: TextContext, examples: Sequence[TextExample], first:
         answers = context.scoring().ask_anew([*(one.text for one in some), *(outcome.text for outcome in outcomes)])
         for number, (example, outcome) in enumerate(zip(some, outcomes, strict=True)):
             before, after = decided(answers[number]), decided(answers[len(some) + number])
-            row = rows[first + start + number]
+            row = rows[attacked[start + number]]
+            row["is_asked"] = True
             if outcome.status != "errored" and before is not None and after is not None:
                 row |= {"right": before == example.label, "robust": before == after == example.label}
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
