@@ -71,7 +71,9 @@ def test_pairs_known_by_parts_of_them_are_told(least: float, is_told: bool) -> N
     # Whatever they are decided for: what is in pieces entails nothing.
     assert found.right.all()
     assert ("memorised_texts" in (told := flags(done))) is is_told
-    assert not is_told or "pairs" in told["memorised_texts"].message
+    if is_told:
+        assert told["memorised_texts"].severity == "error"
+        assert "pairs" in told["memorised_texts"].message
 
 
 @dataclass
