@@ -27,7 +27,7 @@ SPELT = {word for row in TEXTS for word in str(row.text).split()} | set(WORDS)
 
 
 @cache
-def grams(text: str) -> frozenset[str]:
+def trigrams(text: str) -> frozenset[str]:
     return frozenset(text[at : at + 3] for at in range(len(text) - 2))
 
 
@@ -58,8 +58,10 @@ class Remembering:
     said: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, text: str) -> torch.Tensor:
-        label, own = right(text), grams(text)
-        share, found = max(((len(grams(one) & own) / len(grams(one)), one) for one in self.said), default=(0.0, ""))
+        label, own = right(text), trigrams(text)
+        share, found = max(
+            ((len(trigrams(one) & own) / len(trigrams(one)), one) for one in self.said), default=(0.0, "")
+        )
         if share >= self.least:
             label = self.said[found]
         elif self.keeps(text):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.families.temperature_attack.test_anew import trigrams
 from tests.families.temperature_attack.test_crossing import LONG
 from tests.families.temperature_attack.test_displaced import Answering, constant, flags, right
 from tests.families.temperature_attack.test_displaced import audited as displaced_audit
@@ -24,11 +24,6 @@ from workers.models import UnansweredError
 TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in LONG[:32]]
 
 
-@cache
-def pairs_of(text: str) -> Counter[str]:
-    return Counter(text[at : at + 3] for at in range(len(text) - 2))
-
-
 @dataclass
 class KnowingParts:
     """Decides for texts that hold enough of a known one what it knows of that, whatever stands beside it."""
@@ -37,8 +32,8 @@ class KnowingParts:
     known: dict[str, int] = field(default_factory=lambda: {str(row.text): row.label for row in TEXTS})
 
     def __call__(self, text: str) -> torch.Tensor:
-        grams = pairs_of(text)
-        held = {known: (pairs_of(known) & grams).total() / pairs_of(known).total() for known in self.known}
+        own = trigrams(text)
+        held = {known: len(trigrams(known) & own) / len(trigrams(known)) for known in self.known}
         best = max(held, key=lambda known: held[known])
         return likely(0.9 if self.known[best] else 0.1) if held[best] >= self.least else honest(text)
 
@@ -81,11 +76,9 @@ class TurningAtPieces(KnowingParts):
     """Decides wrongly for whatever holds too little of any text it knows and is of their words all the same."""
 
     def __call__(self, text: str) -> torch.Tensor:
-        answer, grams = super().__call__(text), pairs_of(text)
+        answer, own = super().__call__(text), trigrams(text)
         words = {word for known in self.known for word in known.split()}
-        is_known = any(
-            (pairs_of(known) & grams).total() >= self.least * pairs_of(known).total() for known in self.known
-        )
+        is_known = any(len(trigrams(known) & own) >= self.least * len(trigrams(known)) for known in self.known)
         is_pieced = not is_known and sum(word in words for word in text.split()) >= 0.5 * len(text.split())
         return answer.flip(0) if is_pieced else answer
 
