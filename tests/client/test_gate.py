@@ -195,7 +195,7 @@ def test_an_interval_that_holds_the_bound_is_inconclusive_and_says_how_many_more
     gate = started(accuracy=0.93)
     status, printed = gate.ended()
     assert status == 3, gate.errors()
-    (row,) = (line for line in printed.splitlines() if line.startswith("uncertainty_span.clean_accuracy  "))
+    (row,) = (line for line in printed.splitlines() if line.startswith("Accuracy without an attack "))
     assert "inconclusive" in row
     further = re.search(r"([0-9,]+) \(the dataset has 40 more\)$", row)
     assert further is not None, row

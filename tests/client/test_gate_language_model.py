@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from seatrial.families.temperature_attack.params import MEANING_FREE_EDITS
 from tests.client.test_gate import Gate
 from tests.models.endpoint.language_server import WORDS, LanguageServer, log_probabilities
 from tests.scripted import Scripted, serving
@@ -64,7 +65,7 @@ def test_both_families_of_texts_audit_it_by_scores_and_by_labels(server: Scripte
     try:
         status, printed = gate.ended()
         said = gate.errors()
-        assert (status, "Passed" in printed) == (0, True), f"{said}\n{printed}"
+        assert (status, "May ship" in printed) == (0, True), f"{said}\n{printed}"
     finally:
         gate.close()
     # What the price says is no less than what was asked.
@@ -73,6 +74,7 @@ def test_both_families_of_texts_audit_it_by_scores_and_by_labels(server: Scripte
     assert len(server.asked) <= passes + 50
     report = json.loads((tmp_path / "report.json").read_text())
     found = {one["name"]: one["value"] for check in report["checks"] for one in check["estimates"]}
-    assert 2 <= found["temperature_attack.mean_queries[arm=label_only,recipe=deepwordbug]"] <= 10
+    asked = found["temperature_attack.mean_queries[arm=label_only,recipe=deepwordbug]"]
+    assert 2 <= asked <= 10 + MEANING_FREE_EDITS
     assert found["low_level_attack.score[attacker=keyboard_typo,level=0.5]"] is not None
     assert {one.json["model"] for one in server.asked} == {"tiny"}

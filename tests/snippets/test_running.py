@@ -149,7 +149,8 @@ def test_the_job_of_kubernetes_asks_with_the_key_of_its_secret(repository: Repos
     before = sorted(repository.folder.rglob("*"))
     done = repository.run(*given["command"], *arguments, **resolved)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.rstrip().rpartition("\n")[2].startswith("May ship: ")
+    # Its policy attacks in few steps, and says that it looks past what that is doubted for.
+    assert done.stdout.rstrip().rpartition("\n")[2].startswith("Passed, but in doubt: all 3 rules hold.")
     # The claim is mounted to be read.
     assert sorted(repository.folder.rglob("*")) == before
 
