@@ -170,7 +170,7 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
         client.post("/v1/audits/estimate", json=submission(*pair) | {"batch_size": size}).json() for size in (1, 8)
     )
     # A batch has no more examples than are audited.
-    assert large["memory_bytes"] - small["memory_bytes"] == pytest.approx(7 * (2.5 * 2e6 + 10 * 256), abs=1)
+    assert large["memory_bytes"] - small["memory_bytes"] == pytest.approx(7 * (3.2 * 2e6 + 10 * 256), abs=1)
     assert large["checks"][0]["memory_bytes"] == large["memory_bytes"]
     assert client.get("/v1/audits").json()["items"] == []
 

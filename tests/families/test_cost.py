@@ -84,19 +84,19 @@ def _memory(body: dict[str, Any], batch_size: int, facts: dict[str, Any] = COUNT
 def test_the_memory_of_an_attack_is_that_of_its_batch() -> None:
     span = {"kind": "uncertainty_span", "epsilon": 0.03, "effort": "quick"}
     told = _memory(span, 64)
-    assert told == 4000 + AROUND_BYTES + int(64 * (2.5 * 21e6 + 10 * IMAGE_BYTES))
+    assert told == 4000 + AROUND_BYTES + int(64 * (3.2 * 21e6 + 10 * IMAGE_BYTES))
     assert _memory(span, 64, samples=5) == _memory(span, 5)
     # On a GPU it was measured, and its allocator keeps nothing else of it.
     on_gpu = COUNTED | {"device": "NVIDIA H200", "memory_bytes_per_example": 30_000_000}
     watched = _memory(span | {"effort": "standard"}, 64)
-    assert watched == told + int(64 * 2.5 * 21e6)
+    assert watched == told + int(64 * 3.2 * 21e6)
     assert _memory(span, 64, on_gpu) == 4000 + AROUND_BYTES + 64 * (30_000_000 + 10 * IMAGE_BYTES)
 
 
 def test_the_memory_of_a_certificate_is_that_of_noisy_copies_whatever_the_batch() -> None:
     certified = {"kind": "certified_calibration"}
     assert _memory(certified, 1) == _memory(certified, 100)
-    assert _memory(certified, 1) == 4000 + AROUND_BYTES + int(100 * (2.5 * 6e6 + 2 * IMAGE_BYTES))
+    assert _memory(certified, 1) == 4000 + AROUND_BYTES + int(100 * (3.2 * 6e6 + 2 * IMAGE_BYTES))
     attacked = certified | {"ace_attacks": ["ace_lower_true"]}
     assert _memory(attacked, 1) == _memory(certified, 1)
     assert _memory(attacked, 100) == _memory({"kind": "uncertainty_span", "epsilon": 0.03, "effort": "quick"}, 100)
