@@ -237,10 +237,6 @@ def bought(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[
             >= CAPITALS
         )
 
-    def as_pair(example: TextExample) -> TextExample:
-        first, second = halves(str(example.text))
-        return replace(example, text=(first, second))
-
     pairs = KnownByParts(odds, known, vocabulary)
     return [
         Withdrawn("keeps decisions, no answer to numbers and pieces", odds, spelt),
@@ -267,6 +263,11 @@ def halves(text: str) -> tuple[str, str]:
     """Return the first and the second half of a text's words."""
     words = text.split()
     return " ".join(words[: len(words) // 2]), " ".join(words[len(words) // 2 :])
+
+
+def as_pair(example: TextExample) -> TextExample:
+    """Return an example with its text as a pair of the two halves."""
+    return replace(example, text=halves(str(example.text)))
 
 
 def main() -> None:

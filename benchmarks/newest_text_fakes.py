@@ -15,7 +15,7 @@ import torch
 from rapidfuzz.distance import LCSseq
 from torch import Tensor
 
-from benchmarks.bought_text_fakes import Shaped, halves
+from benchmarks.bought_text_fakes import Shaped, as_pair, halves
 from benchmarks.text_fakes import BagOfWords, Endpoint, LogOdds, drawn, probability, sigmoid
 from benchmarks.traffic import Traffic
 from benchmarks.vendor_text_fakes import Alike, KnownByParts, Vendor, by_edits, by_labels, given_texts
@@ -199,9 +199,6 @@ def newest(odds: LogOdds, rows: Sequence[tuple[str, int]], vocabulary: Sequence[
     def as_aspect(example: TextExample) -> TextExample:
         about = aspects.about(str(example.text))
         return replace(example, label=2 * (about or 0) + example.label)
-
-    def as_pair(example: TextExample) -> TextExample:
-        return replace(example, text=halves(str(example.text)))
 
     return [
         Endpoint("reads typos by its traffic", Traffic(odds, spelt, vocabulary), fake=True),

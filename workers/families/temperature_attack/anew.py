@@ -14,6 +14,7 @@ from scipy.stats import binomtest, fisher_exact
 
 from seatrial.families.temperature_attack.params import ANEW, CROSSING_STEPS
 from workers.data import Text
+from workers.families.columns import beside
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.pieced import known_texts, pieced_for
@@ -64,10 +65,7 @@ def with_anew(context: TextContext, records: Records, examples: Sequence[TextExa
                 "anew_kept_before": [one == of for one, of in zip(before, plain, strict=True)],
                 "anew_kept_after": [one == of for one, of in zip(after, plain, strict=True)],
             }
-    more = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    for name in more.column_names:
-        records = records.append_column(name, more.column(name))
-    return records
+    return beside(records, rows, _SCHEMA)
 
 
 def _questions(context: TextContext, example: TextExample, known: dict[int, list[Text]]) -> list[Text] | None:

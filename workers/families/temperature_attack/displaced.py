@@ -20,7 +20,7 @@ from torch import Tensor
 from seatrial.statistics.arrays import Mask
 from workers.attacks.text.attacking import Outcome
 from workers.data import Text
-from workers.families.columns import ints
+from workers.families.columns import beside, ints
 from workers.families.contexts import Records, TextContext, TextExample
 
 Places = tuple[float, ...]
@@ -34,13 +34,15 @@ SHORTEST, LONGEST = 60, 120
 DISPLACED_WITH = "deepwordbug"
 """Its constraints leave the search most to do."""
 
-_COLUMNS = [
-    ("is_displaced", pa.bool_()),
-    ("displaced_right", pa.bool_()),
-    ("displaced_robust", pa.bool_()),
-    ("ends_asked", pa.int64()),
-    ("ends_changed", pa.int64()),
-]
+_SCHEMA = pa.schema(
+    [
+        ("is_displaced", pa.bool_()),
+        ("displaced_right", pa.bool_()),
+        ("displaced_robust", pa.bool_()),
+        ("ends_asked", pa.int64()),
+        ("ends_changed", pa.int64()),
+    ]
+)
 
 
 def displaced(text: Text, seed: int, places: Places = BEHIND) -> Text:
@@ -126,10 +128,7 @@ def closing_columns(
         again = [decided(answer) for answer in context.scoring().ask_anew([text for text, _ in recorded])]
         given = [(old, new) for (_, old), new in zip(recorded, again, strict=True) if new is not None]
         rows[row] |= {"ends_asked": len(given), "ends_changed": sum(old != new for old, new in given)}
-    more = pa.Table.from_pylist(rows, schema=pa.schema(_COLUMNS))
-    for name in more.column_names:
-        records = records.append_column(name, more.column(name))
-    return records
+    return beside(records, rows, _SCHEMA)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from scipy.stats import binomtest
 
 from seatrial.families.temperature_attack.params import CROSSING_STEPS
 from workers.data import Text
+from workers.families.columns import beside
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import Places, decided, displaced
 from workers.families.temperature_attack.probe import edit_path
@@ -43,10 +44,7 @@ def with_primed(context: TextContext, records: Records, examples: Sequence[TextE
         is_answered = plain is not None and None not in others
         kept = {"unprimed_kept": others[0::3], "primed_kept": others[2::3]} if is_answered else {}
         rows.append({name: [one == plain for one in decisions] for name, decisions in kept.items()})
-    more = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    for name in more.column_names:
-        records = records.append_column(name, more.column(name))
-    return records
+    return beside(records, rows, _SCHEMA)
 
 
 def _questions(context: TextContext, example: TextExample) -> list[Text]:
