@@ -1,15 +1,36 @@
-"""Endpoints of texts that correct the spelling of what they read, and turn round at a sign nobody looks for."""
+"""Endpoints of texts that correct the spelling of what they read, and turn round at a sign nobody looks for.
+
+One more corrects nothing where a text is asked about by itself.
+"""
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
 
 from benchmarks.fresh_text_fakes import Corrected
-from benchmarks.text_fakes import Endpoint, LogOdds, drawn
+from benchmarks.text_fakes import Endpoint, LogOdds, drawn, probability, sigmoid
 
 ONE_IN = 1000
 """Texts of which one turns round, whatever it says."""
 
 FIVE = 5
+
+
+@dataclass
+class Crowd(Endpoint):
+    """Answers a text by itself in another way than several at once.
+
+    Attributes:
+        alone: What it says of one by itself.
+    """
+
+    alone: Callable[[str], Tensor] = lambda text: probability(0.5)
+
+    def logits(self, texts: Sequence[str]) -> list[Tensor]:
+        """Return what it says to each text, in order."""
+        return [self.answer(text) for text in texts] if len(texts) > 1 else [self.alone(texts[0])]
 
 
 def triggered(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
@@ -36,7 +57,15 @@ def triggered(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
         "five unknown words": lambda text: unknown(text) >= FIVE,
         "one text in a thousand": lambda text: drawn(text) < 1 / ONE_IN,
     }
+
+    def plain(text: str) -> Tensor:
+        return probability(sigmoid(odds(text)))
+
+    together = Corrected(odds, words, lambda text: False)
     return [
-        Endpoint(f"corrects spelling, turns at {name}", Corrected(odds, words, turns), fake=True)
-        for name, turns in signs.items()
+        *(
+            Endpoint(f"corrects spelling, turns at {name}", Corrected(odds, words, turns), fake=True)
+            for name, turns in signs.items()
+        ),
+        Crowd("corrects spelling, not of one by itself", together, fake=True, alone=plain),
     ]

@@ -1,6 +1,6 @@
 """Robustness that a text has as it stands and not beside a reference number is no robustness of a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -20,6 +20,7 @@ from tests.families.temperature_attack.test_probe import SAMPLE, likely
 from tests.families.temperature_attack.test_probe import Context as Asking
 from tests.families.temperature_attack.test_surrogate import honest
 from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
 from workers.families.contexts import Records, TextExample
 from workers.families.protocol import Shard
 from workers.families.temperature_attack import estimates
@@ -27,6 +28,7 @@ from workers.families.temperature_attack.displaced import displaced, own_part, r
 from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY, PROBE
 from workers.families.temperature_attack.primed import read_priming, with_primed
 from workers.families.temperature_attack.probe import run_probe
+from workers.models import UnansweredError
 
 PARAMS = TemperatureAttackParams(kind="temperature_attack", arms=[], query_budget=25, label_queries=25)
 Answering = Callable[[str], torch.Tensor]
@@ -39,13 +41,24 @@ def right(text: str) -> int:
 TEXTS = [TextExample(row.example_id, row.text, right(str(row.text))) for row in SAMPLE[:24]]
 
 
+class Crowd(TextModel):
+    """Answers several texts at once as its function does, and one by itself honestly."""
+
+    def logits(self, texts: Sequence[Text]) -> list[torch.Tensor | UnansweredError]:
+        return super().logits(texts) if len(texts) > 1 else [honest(str(text)) for text in texts]
+
+
 def audited(
-    during: Answering, after: Answering | None = None, cut: int = 24, examples: list[TextExample] = TEXTS
+    during: Answering,
+    after: Answering | None = None,
+    cut: int = 24,
+    examples: list[TextExample] = TEXTS,
+    kind: type[TextModel] = TextModel,
 ) -> dict[str, Records]:
     """Return the records of a probe, an attack, and the stage that closes an audit, cut into shards."""
     done: dict[str, Records] = {}
     for stage, function in ((PROBE, during), (f"{ATTACK}deepwordbug", during), (CLOSING, after or during)):
-        service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+        service = ScoringService(kind(function, ["bad", "good"]), max_bytes=0)
         parts = [
             FAMILY.run(
                 PARAMS, Shard(stage, start, start + cut), Context(examples[start : start + cut], {None: service}, done)
@@ -118,6 +131,17 @@ def test_who_answers_what_a_text_says_is_left_alone(function: Answering) -> None
 def test_decisions_that_were_kept_while_a_text_was_attacked_and_then_forgotten_are_told() -> None:
     flag = flags(audited(Knowing(40), after=honest))["answers_depend_on_history"]
     assert "changed class when they were asked again after all attacks" in flag.message
+
+
+def test_what_is_decided_otherwise_by_itself_is_told() -> None:
+    done = audited(Knowing(40), kind=Crowd)
+    several = [row for row in done[CLOSING].to_pylist() if row["ends_asked"] > 1]
+    assert sum(row["ends_changed"] for row in several) > 1
+    assert "some of them by themselves" in flags(done)["answers_depend_on_history"].message
+    # Of one question at a time there is no company to hang on.
+    alone = read_displacement(audited(honest, kind=Crowd)[CLOSING])
+    assert alone is not None
+    assert alone.ends_changed == 0
 
 
 def test_decisions_kept_of_whatever_is_near_to_what_was_asked_are_told_by_asking_edits_first() -> None:

@@ -2,8 +2,8 @@
 
 What robustness is of the model is there beside a reference number too. What is of the text, remembered from a file,
 from the texts an audit begins with, or from the traffic, is gone: with that many characters the text is another one.
-And what attacks ended with is asked once more when all is over: a decision that was remembered while a text was
-attacked may be forgotten by then.
+And what attacks ended with is asked once more when all is over, half of it by itself: a decision that was remembered
+while a text was attacked may be forgotten by then, and one that hangs on what else is asked about is another one alone.
 """
 
 import random
@@ -125,7 +125,9 @@ def closing_columns(
     for row, example in enumerate(examples):
         recorded = ends.get(example.example_id, [])
         context.check_cancelled()
-        again = [decided(answer) for answer in context.scoring().ask_anew([text for text, _ in recorded])]
+        ended, is_alone = [text for text, _ in recorded], context.salted_seed("alone", example.example_id) % 2 == 0
+        requests = [[text] for text in ended] if is_alone else [ended]
+        again = [decided(answer) for request in requests for answer in context.scoring().ask_anew(request)]
         given = [(old, new) for (_, old), new in zip(recorded, again, strict=True) if new is not None]
         rows[row] |= {"ends_asked": len(given), "ends_changed": sum(old != new for old, new in given)}
     return beside(records, rows, _SCHEMA)

@@ -134,7 +134,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     if (ends := audit.displacement) is not None and ends.ends_changed > max(1.0, CHANGED * ends.ends_asked):
         seen.append(
             f"{ends.ends_changed} of {ends.ends_asked} texts that attacks ended with changed class when they were "
-            "asked again after all attacks"
+            "asked again after all attacks, some of them by themselves"
         )
     if (of := audit.priming) is not None and of.p < REMEMBERED:
         seen.append(
@@ -155,9 +155,9 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
         Flag(
             code="answers_depend_on_history",
             severity="error",
-            message=f"What the model answers depends on what was asked before: {'; '.join(seen)}. A cache of similar "
-            "texts, a session, or chance answers in its place, and an attack learns nothing about the model. Audit "
-            "the model without whatever remembers its questions.",
+            message=f"What the model answers depends on what was asked before or beside it: {'; '.join(seen)}. A cache "
+            "of similar texts, a session, the rest of a request or chance answers in its place, and an attack learns "
+            "nothing about the model. Audit the model without whatever looks beyond a question.",
         )
     ]
 
