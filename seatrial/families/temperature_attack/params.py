@@ -78,7 +78,7 @@ WRITTEN_KINDS = 5
 FEWEST_SURVIVORS = 20
 """Of the first of two phases, that the second needs at least."""
 
-MEANING_FREE_EDITS = 31
+MEANING_FREE_EDITS = 34
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
 
@@ -294,7 +294,7 @@ class TemperatureAttackParams(FamilyParams):
             costs[f"attack_{recipe}"] = forward, queries
         costs["closing"] = closing, closing
         if flipping:
-            unasked = float(min(samples, UNASKED) * (self.most_label_queries + 2))
+            unasked = float(min(samples, UNASKED) * (self.most_label_queries + 4))
             costs["unasked"] = unasked, unasked
         return costs
 

@@ -17,6 +17,9 @@ COMPOSED = 4
 
 AT_ONCE = 3
 
+CAPITALISED = 3
+"""Words written in capitals, or with a first letter that is one."""
+
 ZERO_WIDTH, NO_BREAK, SOFT_HYPHEN = "\u200b", "\u00a0", "\u00ad"
 
 
@@ -64,6 +67,22 @@ def _cut_in_two(text: str, rng: random.Random) -> str:
     word = words[int(rng.random() * len(words))]
     at = word.start() + 2 + int(rng.random() * (len(word[0]) - 3))
     return f"{text[:at]} {text[at:]}"
+
+
+def _in_a_row(change: Callable[[str], str]) -> Edit:
+    """Write three words that stand beside each other otherwise, of three letters at least where there are such."""
+
+    def edit(text: str, rng: random.Random) -> str:
+        words = list(re.finditer(r"[^\W\d_]{3,}", text)) or list(re.finditer(r"\w+", text))
+        if not words:
+            return text
+        first = int(rng.random() * max(1, len(words) - CAPITALISED + 1))
+        # From behind: a capital may have more letters (ß).
+        for word in reversed(words[first : first + CAPITALISED]):
+            text = text[: word.start()] + change(word[0]) + text[word.end() :]
+        return text
+
+    return edit
 
 
 def _marks(marks: str) -> Edit:
@@ -131,6 +150,9 @@ KINDS: dict[str, Edit] = {
     "a word cut in two": _cut_in_two,
     "two words run together": _gap(""),
     "a short word misspelt": _short_word_misspelt,
+    "three words in capitals": _in_a_row(str.upper),
+    "three words as in a title": _in_a_row(str.capitalize),
+    "a number in front": lambda text, _: f"1. {text}",
 }
 """Kinds of edits by what they write, in the order they are asked."""
 

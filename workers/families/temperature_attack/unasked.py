@@ -3,7 +3,8 @@
 An audit asks every text as it is before it attacks any. An endpoint that remembers whatever is spelt right can decide
 about each edited text what it decided about the texts it has pieces of, whichever those are, and is robust to nobody
 else. So the search by labels is run on further texts of the data, from each with a few letters less, and how such a
-text is written nobody asks.
+text is written nobody asks. And one that keeps what it decided first of whatever is alike is asked about each text with
+many letters less before.
 """
 
 from collections.abc import Sequence
@@ -15,13 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from seatrial.statistics.arrays import Mask
+from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.pieced import AT_ONCE, Search
 from workers.families.temperature_attack.probe import edit_path
 
-LETTERS = 2
-"""Letters that a text lacks where the search begins, each of another word."""
+LETTERS = (2, 3, 4, 5)
+"""Letters that a text lacks where the search begins, each of another word; how many is drawn."""
+
+BEFORE = (16, 8)
+"""Letters that it lacks where it is asked before, in turn: these lacks hold that one."""
 
 FEWEST = 20
 """Texts from which on they are compared."""
@@ -55,13 +60,17 @@ def attack_unasked(
         {"example_id": one.example_id, "label": one.label, "errored": False, "is_asked": False} for one in examples
     ]
     attacked = [at for at in range(first, len(examples)) if examples[at].example_id not in asked]
-    begun = []
+    begun, shorter = [], list[list[Text]]()
     for example in (examples[at] for at in attacked):
         seed, seen = context.salted_seed("unasked", example.example_id), context.scoring().seen(example.text)
-        text = edit_path(example.text, seed, LETTERS, seen)[-1]
-        begun.append(TextExample(example.example_id, text, example.label))
+        path = edit_path(example.text, seed, max(BEFORE), seen)
+        letters = LETTERS[seed % len(LETTERS)]
+        begun.append(TextExample(example.example_id, path[min(letters, len(path) - 1)], example.label))
+        shorter.append([path[min(lacking, len(path) - 1)] for lacking in BEFORE])
     for start in range(0, len(begun), AT_ONCE):
         context.check_cancelled()
+        for turn in zip(*shorter[start : start + AT_ONCE], strict=True):
+            context.scoring().ask_anew(turn)
         some = begun[start : start + AT_ONCE]
         outcomes = search(some)
         answers = context.scoring().ask_anew([*(one.text for one in some), *(outcome.text for outcome in outcomes)])
