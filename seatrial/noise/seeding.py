@@ -1,7 +1,8 @@
 """Which noise an example gets: the same in an audit, over HTTP and on the command line.
 
 Whoever makes noise has a way from (purpose, example id) to a seed: an audit its context's, everybody else that of
-:func:`audit_seeds`, and both are the same function of the audit's seed.
+:func:`audit_seeds`, and both are the same function of the audit's seed. But for models behind a URL: what their audits
+ask follows from a salt as well, so that nobody who serves one can make its noise before.
 """
 
 import random

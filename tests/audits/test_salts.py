@@ -9,6 +9,11 @@ import torch
 
 from app.cli.replay import asked_again
 from app.web.services import Services
+from seatrial.contracts.noise import Noise
+from seatrial.noise.copies import noisy_copy
+from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.perturbing import Perturber
+from seatrial.noise.seeding import audit_seeds, noise_generator
 from seatrial.store.settings import Settings
 from seatrial.store.tables import AuditRow
 from tests import assets, texts
@@ -16,6 +21,8 @@ from tests.audits.acting import ended
 from tests.runtime.inline import InlineWorker
 from tests.uploads import submission, upload_both
 from workers.models.endpoint import EndpointClassifier
+
+ATTACKERS = ["inner_shuffle", "keyboard_typo"]
 
 
 class Vendor:
@@ -93,6 +100,29 @@ def test_the_same_request_asks_other_texts_and_its_own_salt_the_same_ones(
     assert (same, same_records) == (asked, records)
     flags = [{flag["code"] for flag in one["checks"][0]["result"]["flags"]} for one in (first, again)]
     assert flags[1] - flags[0] == {"chosen_salt"}
+
+
+def noised(attacker: str, text: str, number: int) -> str:
+    """Return what anybody can make of a text of a dataset who knows the seed."""
+    perturber = Perturber(attacker, Noise(), Lexicons(None))
+    return noisy_copy(perturber, (text,), 0.5, noise_generator(audit_seeds(3), attacker, 0.5, 0, number)).parts[0]
+
+
+def test_noise_is_none_that_a_vendor_could_make_before(
+    client: httpx.Client, worker: InlineWorker, vendor: Vendor, served: dict[str, Any]
+) -> None:
+    told = {**served, "seed": 3, "checks": [{"kind": "low_level_attack", "attackers": ATTACKERS, "levels": [0.5]}]}
+    asked = []
+    for _ in range(2):
+        vendor.asked.clear()
+        ended(client, worker, told)
+        asked.append(set(vendor.asked))
+    rows = texts.sentences(40, seed=6)
+    plain = {text for text, _ in rows}
+    made = {noised(name, text, number) for name in ATTACKERS for number, (text, _) in enumerate(rows)}
+    assert len(asked[0] - plain) > 8
+    assert not (asked[0] - plain) & made
+    assert not (asked[0] & asked[1]) - plain
 
 
 def test_nobody_reads_a_salt_before_all_is_measured(

@@ -154,7 +154,7 @@ class Attack:
                     yield number, at, self._perturb(example, *self._draws[number])
 
     def _perturb(self, example: LabelledText, level: float, draw: int) -> Noisy:
-        rng = noise_generator(self._context.seed, self._attacker, level, draw, example.example_id)
+        rng = noise_generator(self._context.salted_seed, self._attacker, level, draw, example.example_id)
         form = self._form(level, draw) if self._task == TAGGING else None
         parts = (example.text,) if isinstance(example.text, str) else example.text
         made = noisy_copy(self._perturber, parts, level, rng, form)
@@ -163,7 +163,7 @@ class Attack:
 
     def _form(self, level: float, draw: int) -> Callable[[str], str | None]:
         if (level, draw) not in self._forms:
-            forms = word_forms(self._perturber, self._context.seed, self._attacker, level, draw)
+            forms = word_forms(self._perturber, self._context.salted_seed, self._attacker, level, draw)
             # Draws come in order, so those of the one before are not wanted again.
             self._forms = {(level, draw): forms}
         return self._forms[level, draw]
