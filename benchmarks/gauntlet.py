@@ -39,7 +39,8 @@ from workers.errors import PreflightError
 from workers.families.uncertainty_span.further import to_levels
 from workers.models.checks import IMAGE_WORDS
 from workers.models.guessing import unrelated_flags
-from workers.models.validating import chance_flags, company_flags, constant_flags
+from workers.models.repeating import company_flags
+from workers.models.validating import chance_flags, constant_flags
 from workers.runtime.families import find_family
 
 
