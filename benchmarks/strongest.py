@@ -21,7 +21,8 @@ def strongest(
 
     In turns: annealed ascent from random points, gradients of smoothed copies for the margin and the entropy, random
     squares, ties of the prediction with every other class, where ways towards each class along such gradients end,
-    steps away from the best image so far, and chains of ascents through noise that narrows, from the image and from the
+    steps away from the best image so far, searches by smaller squares from there and from where one of wide squares
+    ended, again and again, and chains of ascents through noise that narrows, from the image and from the
     best so far, on logits scaled by the image's own margin and by the median of all; ascent of the entropy from
     wherever each ends. Every turn has other draws, and other noise.
     """
@@ -69,12 +70,12 @@ def strongest(
         return search.search(network, images, reach.raising(), generators=generators, starts=starts).images
 
     def raise_it(turn: int) -> None:
-        sigma = (0.25, 0.5, 0.75, 1.0, 1.5)[turn // 12 % 5] * unit
-        towards = likeliest[:, 1 + turn // 12 % (classes - 1)]
+        sigma = (0.25, 0.5, 0.75, 1.0, 1.5)[turn // 14 % 5] * unit
+        towards = likeliest[:, 1 + turn // 14 % (classes - 1)]
         lead = leading(towards)
-        match turn % 12:
+        match turn % 14:
             case 0:
-                loss = annealed_entropy(start * (1 + turn // 12 % 3), 1.0)
+                loss = annealed_entropy(start * (1 + turn // 14 % 3), 1.0)
                 climb(descend(loss, reach.raising(), 200, 1.0, region.draw(generators)).best, 100)
             case 1:
                 found = descend(lambda z, i, p: own(z, i), seeing(own), 20, 0.5, region.draw(generators), [sigma] * 6)
@@ -104,17 +105,33 @@ def strongest(
                 chain(turn, start, None)
             case 10:
                 chain(turn, typical, None)
+            case 12:
+                nearby(best)
+            case 13:
+                nearby(climb(squares(350, 0.3, None), 60).best)
             case _:
-                chain(turn, (start, typical)[turn // 12 % 2], best)
+                chain(turn, (start, typical)[turn // 14 % 2], best)
+
+    def nearby(ends: Tensor) -> None:
+        """Search by small squares and climb, again and again, with steps away between."""
+        value = torch.full((count,), torch.inf, dtype=torch.float64)
+        for again in range(8):
+            found = climb(squares(200, 0.1, ends), 60)
+            ends = torch.where(per_example(found.value < value, ends), found.best, ends)
+            value = torch.minimum(found.value, value)
+            away = ends + (1.0, 0.5, 0.25)[again % 3] * (region.draw(generators) - images)
+            found = climb(region.step(away, torch.zeros_like(away), 0.0), 60)
+            ends = torch.where(per_example(found.value < value, ends), found.best, ends)
+            value = torch.minimum(found.value, value)
 
     def chain(turn: int, margins: Tensor, starts: Tensor | None) -> None:
         """Ascend through narrowing noise, then again and again from the best end, at temperatures in turn."""
-        flatness = (0.4, 0.5, 0.3, 0.7, 0.2)[turn // 12 % 5]
+        flatness = (0.4, 0.5, 0.3, 0.7, 0.2)[turn // 14 % 5]
         temperatures = (flatness * margins.double()).clamp_min(1.0)
-        steps, ends = 45 * (1 + turn // 12 % 3), starts
+        steps, ends = 45 * (1 + turn // 14 % 3), starts
         value = torch.full((count,), torch.inf, dtype=torch.float64)
         for again in range(5):
-            begin, end, first = (0.7, 0.35, 0.25) if ends is not None else ((1.0, 1.4)[turn // 12 % 2], 0.35, 0.5)
+            begin, end, first = (0.7, 0.35, 0.25) if ends is not None else ((1.0, 1.4)[turn // 14 % 2], 0.35, 0.5)
             search = AnnealedPGD(norm, epsilon, steps, first, (begin * unit, end * unit))
             loss = lambda z, i, p: -entropy(z.double() / temperatures[i].unsqueeze(1))  # noqa: E731
             found = search.run(network, images, loss, starts=images if ends is None else ends, generators=generators)

@@ -117,7 +117,7 @@ def test_fewer_doubtful_examples_get_more_rounds_at_the_same_cost() -> None:
         assert len(plain.rounds_again(norm, is_saturated=False, room=2.5)) == 7
         more = plain.rounds_again(norm, is_saturated=True, room=MOST_ROOM)
         assert len(more) == MOST_ROOM * len(plain.rounds_again(norm, is_saturated=True))
-        assert {"search"} < set(more) < {"search", "away", "afresh", "ascent"}
+        assert set(more) == ({"search", "nearby", "away"} if norm == "linf" else {"search", "afresh", "ascent"})
 
 
 @pytest.mark.slow

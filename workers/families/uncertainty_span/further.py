@@ -223,6 +223,7 @@ class FurtherAttack:
         goal: float,
         starts: Tensor | None,
         levels: bool = False,
+        first: float = FIRST_SQUARES,
     ) -> Tensor:
         """Return the best images of a score-based search.
 
@@ -234,13 +235,14 @@ class FurtherAttack:
             starts: First iterates; None: the images.
             levels: Whether the model is shown 8-bit images alone, where the audited ones are: a model that tells others
                 by the grey values they lack could answer all the gradients' images by rote.
+            first: Share of the image that the first squares cover.
         """
         epsilon = self.level_radius() if levels else None
         search = Square(
             self.params.norm,
             self.params.epsilon if epsilon is None else epsilon,
             queries,
-            p_init=FIRST_SQUARES,
+            p_init=first,
             pace=PACE,
             box=self.box,
         )

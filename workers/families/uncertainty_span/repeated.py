@@ -22,6 +22,9 @@ OPEN = 0.005
 """Share of log C by which the entropies that the attacks before reached have to differ."""
 
 
+NEARBY = 0.1
+"""Share of the image that the first squares cover of a search from the least sure image so far."""
+
 AWAY = (1.0, 0.5, 0.25)
 """How far rounds step away from the least sure image, in turn, as shares of the way to a random point of the ball."""
 
@@ -100,6 +103,15 @@ def _end(attack: FurtherAttack, name: Round, number: int, best: Tensor) -> Tenso
                 f"repeated {number}",
                 goal=attack.highest,
                 starts=None,
+            )
+        case "nearby":
+            return attack.ask_squares(
+                attack.budget.squares_nearby,
+                attack.reach.raising(),
+                f"repeated nearby {number}",
+                goal=attack.highest,
+                starts=best,
+                first=NEARBY,
             )
         case "away":
             region, images = attack.region(), attack.batch.images
