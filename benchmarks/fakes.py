@@ -117,6 +117,34 @@ class Wavy(nn.Module):
         return images + self.amplitude * torch.sin(self.rate * images)
 
 
+class SameEntropy(nn.Module):
+    """Gives every image the temperature at which its entropy is one and the same, and leaves decisions alone.
+
+    Args:
+        base: The model.
+        nats: Of its softmax.
+        steps: Of Newton's method, for the logarithm of the temperature.
+    """
+
+    def __init__(self, base: nn.Module, nats: float = 0.7, steps: int = 16) -> None:
+        super().__init__()
+        self.base, self.nats, self.steps = base, nats, steps
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        logits = self.base(images)
+        logits = logits - logits.mean(1, keepdim=True)
+        scale = logits.new_zeros(len(logits), 1)
+        for _ in range(self.steps):
+            scaled = logits * torch.exp(-scale)
+            shares = scaled.softmax(1)
+            entropy = -(shares * scaled.log_softmax(1)).sum(1, keepdim=True)
+            mean = (shares * scaled).sum(1, keepdim=True)
+            slope = (shares * (scaled - mean) ** 2).sum(1, keepdim=True)
+            scale = scale + ((self.nats - entropy) / (slope + 1e-3)).clamp(-1, 1)
+        return logits * torch.exp(-scale)
+
+
 class Logits(nn.Module):
     """Something done to the logits of a network."""
 
@@ -269,6 +297,12 @@ def fakes(base: nn.Module, other: nn.Module, images: Tensor, labels: Tensor, eps
     def answering(change: Callable[[Tensor], Tensor]) -> nn.Module:
         return Logits(base, change)
 
+    def two_classes(logits: Tensor) -> Tensor:
+        two = logits.topk(2)
+        lead = 2.3 * torch.tanh((two.values[:, :1] - two.values[:, 1:]) / 3)
+        kept = torch.cat([lead, torch.zeros_like(lead)], 1)
+        return torch.full_like(logits, -30.0).scatter(1, two.indices, kept)
+
     def one_hot(logits: Tensor) -> Tensor:
         return 6.0 * functional.one_hot(logits.argmax(1), classes).to(logits) + 0 * logits
 
@@ -292,6 +326,8 @@ def fakes(base: nn.Module, other: nn.Module, images: Tensor, labels: Tensor, eps
         "probabilities as logits": answering(lambda z: z.softmax(1)),
         "uniform, and a grain of the truth": answering(lambda z: 1e-3 * z.softmax(1)),
         "log of smoothed labels": answering(lambda z: (0.9 / classes + 0.1 * z.softmax(1)).log()),
+        "one entropy for all": SameEntropy(base),
+        "two classes, a capped lead": answering(two_classes),
         "fixed confidence": answering(lambda z: 3.0 * torch.tanh(50 * (z - z.topk(2).values.mean(1, keepdim=True)))),
         "uniform when far": FarIsUniform(base, images, 0.02 * images[0].numel() ** 0.5),
         "knows the audited images": Remembers(base, images, labels, 0.09 * images[0].numel() ** 0.5),

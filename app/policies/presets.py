@@ -41,9 +41,10 @@ class Demand:
     warns: frozenset[str] = frozenset()
 
 
-VERSION = 5
+VERSION = 6
 """Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules, 4
-calls the illusion gap what it is, and 5 gives ``lenient`` half the room for it and asks for an accuracy."""
+calls the illusion gap what it is, 5 gives ``lenient`` half the room for it and asks for an accuracy, and 6 for what
+attacks leave of it."""
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
@@ -314,6 +315,15 @@ DEMANDS = (
         "any `uncertainty_span`",
         "A convention: of a model that is wrong more often than right, or of labels that are, no robustness is asked. "
         "Of harder data give a bound of your own.",
+    ),
+    Demand(
+        "uncertainty_span.adversarial_accuracy",
+        "Least accuracy that the attacks leave",
+        "min",
+        (0.4, 0.5, 0.6),
+        "`uncertainty_span` with an `effort` of standard or more",
+        "A convention: entropy that is the same of every image has no span, whatever becomes of the predictions. Of "
+        "MNIST networks within 0.1, 0.95 are left of one trained by PGD at 0.3 and 0.35 of an ordinary one.",
     ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""

@@ -286,6 +286,14 @@ def test_what_cannot_be_followed_back_to_the_images_is_named(cuts, name: str | N
     assert cut == (set() if name is None else {name})
 
 
+def test_what_looks_at_the_numbers_of_images_can_be_watched_and_is_named() -> None:
+    def model(images: Tensor) -> Tensor:
+        known = float(images.detach().cpu().numpy().sum()) > 10**6
+        return torch.relu(images - 0.5).flatten(1)[:, :4] + known
+
+    assert dormant_units(model, IMAGES, 64, batch_size=6, check_cancelled=lambda: None)[1] == {"numpy"}
+
+
 @pytest.mark.parametrize("kind", ["plain", "residual"])
 @pytest.mark.parametrize("batch", [None, 1, 3, 4, 8, 16])
 def test_an_honest_program_is_followed_whatever_batch_it_takes(tmp_path: Path, kind: str, batch: int | None) -> None:

@@ -47,6 +47,8 @@ class EntropyRange:
         lowest: (temperatures, n) float64, nats.
         highest: The same.
         non_finite: (n,) bool, some output was not finite.
+        changed: (n,) bool, some image was predicted otherwise than the clean one; of logits of several passes it is not
+            kept.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class EntropyRange:
         self.lowest = self._entropies(logits)
         self.highest = self.lowest.clone()
         self.non_finite = ~_is_finite(logits)
+        self.changed = torch.zeros_like(self.non_finite)
+        self._predictions = logits.argmax(1) if logits.dim() == 2 else None
 
     def see(self, logits: Tensor, indices: Tensor) -> Tensor:
         """Take in logits (k, classes) of the examples at ``indices`` (k,); return their entropies (temperatures, k)."""
@@ -68,6 +72,8 @@ class EntropyRange:
         self.lowest[:, indices] = torch.fmin(self.lowest[:, indices], found)
         self.highest[:, indices] = torch.fmax(self.highest[:, indices], found)
         self.non_finite[indices] |= ~_is_finite(logits)
+        if self._predictions is not None:
+            self.changed[indices] |= (logits.argmax(1) != self._predictions[indices]) & _is_finite(logits)
         return found
 
     def raising(self, temperature: int = 0) -> Loss:
@@ -82,12 +88,13 @@ class EntropyRange:
         """Add what another has seen of the same examples."""
         self.lowest, self.highest = torch.fmin(self.lowest, other.lowest), torch.fmax(self.highest, other.highest)
         self.non_finite |= other.non_finite
+        self.changed = self.changed | other.changed
 
     def copy(self) -> "EntropyRange":
         """Return what has been seen so far."""
         found = copy(self)
-        found.lowest, found.highest, found.non_finite = (
-            values.clone() for values in (self.lowest, self.highest, self.non_finite)
+        found.lowest, found.highest, found.non_finite, found.changed = (
+            values.clone() for values in (self.lowest, self.highest, self.non_finite, self.changed)
         )
         return found
 

@@ -32,6 +32,9 @@ SHAPES = {
 }
 """Functions that see the shape of a tensor alone."""
 
+HOST = {"numpy", "array"}
+"""Functions that take numbers out of the tensors, which nothing follows."""
+
 STRAIGHT = {"round", "floor", "ceil", "trunc", "fix", "detach"}
 """Functions that are looked through: in a backward pass they are taken for no change."""
 
@@ -142,6 +145,10 @@ class Watch(TorchFunctionMode):
         is_watched = len(self.seen) > before
         given = args[0] if args else None
         self.cut |= {self._lost[id(leaf)][1] for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._lost}
+        if name in HOST:
+            # Of what has a gradient it is refused, and in a plain pass nothing of the model's has one.
+            self.cut.add(name)
+            return function(*tree_map_only(Tensor, Tensor.detach, list(args)), **kwargs)
         found = function(*args, **kwargs)
         if not any(_has_gradient(leaf) for leaf in tree_leaves((shadows, shadowed))):
             return found

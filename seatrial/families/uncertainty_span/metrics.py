@@ -132,6 +132,19 @@ METRICS = (
         per_example=RECORDS + "calibrated_span",
     ),
     Metric(
+        name="adversarial_accuracy",
+        label="Accuracy that attacks on the uncertainty leave",
+        claim="attacks on its uncertainty leave {value} of its predictions right",
+        unit="1",
+        better="higher",
+        description="Share of examples that are predicted rightly, and still so under the paper's two attacks and at "
+        "every image that the stage `ascent` asked about, which goes for the decision boundary too. These are fewer "
+        "means than AutoAttack's, so `robust_accuracy` may be lower; where it is low, a small span is of an "
+        "uncertainty that does not follow the decisions. From effort `standard` on.",
+        depends_on=_depends(has_effort=True),
+        per_example=RECORDS + "decision_kept",
+    ),
+    Metric(
         name="mus_scaled",
         label="Uncertainty an attacker can shift, of scaled logits",
         unit="nat",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from seatrial.contracts.family import difference, formula
 from seatrial.families.shared.per_example import Columns, Records, Values, values_of
 from seatrial.families.uncertainty_span.effort import STAGES, TRANSFORMED
-from seatrial.statistics.arrays import Floats
+from seatrial.statistics.arrays import Floats, Mask
 
 SPAN = difference("attack", "entropy_under", "entropy_over")
 """H_under - H_over in nats, of any attack's records."""
@@ -26,6 +26,10 @@ FURTHER = (*STAGES, TRANSFORMED, "tempered", "transfer")
 CALIBRATED = "calibrated_entropy_{}"
 """Columns of the entropies that a stage's attacks reached at the calibrated temperature."""
 
+
+CHANGED = "changed"
+"""Column of the stage ``ascent``: whether any image it asked about was predicted otherwise than the clean one. Records
+from before it was kept have none."""
 
 MOST_PIXELS = 3 * 512 * 512
 """Values of the largest image that is kept to be looked at."""
@@ -74,6 +78,31 @@ def calibrated_span(records: Records) -> Values | None:
     """Return the widest span any further attack reached at the calibrated temperature."""
     over, under = CALIBRATED.format("over"), CALIBRATED.format("under")
     return _widest(records, STAGES[0], (over, under), (over, under))
+
+
+def decisions_kept(labels: Floats, clean: Floats, attacked: Iterable[Floats], changed: Floats) -> Floats:
+    """Return 1 where a prediction is right and no attack changed it (n,), else 0.
+
+    Args:
+        labels: (n,) classes.
+        clean: (n,) predictions without an attack.
+        attacked: (n,) predictions under each of the paper's two.
+        changed: (n,) whether a further attack changed it, NaN where the example errored in that.
+    """
+    kept: Mask = (clean == labels) & (np.nan_to_num(changed) == 0)
+    for predictions in attacked:
+        kept = kept & (predictions == clean)
+    return kept.astype(np.float64)
+
+
+def decision_kept(records: Records) -> Values | None:
+    """Return whether each prediction is right and withstands, on the examples of the paper's two attacks."""
+    names = ("label", "prediction_clean", "prediction_over", "prediction_under")
+    attack, further = records.columns("attack", names), records.columns(STAGES[0], (CHANGED,))
+    if attack is None or further is None:
+        return None
+    ids, label, clean, over, under = (attack[name] for name in ("example_id", *names))
+    return values_of(ids, decisions_kept(label, clean, (over, under), _aligned(ids, further, CHANGED)))
 
 
 def _widest(records: Records, stage: str, own: tuple[str, str], others: tuple[str, str]) -> Values | None:

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.fakes import SameEntropy
+from seatrial.families.shared.per_example import Records
+from seatrial.families.uncertainty_span.records import decision_kept
 from tests.families.uncertainty_span.audits import Model, audit, parameters
 
 WEIGHTS = torch.randn(16, generator=torch.Generator().manual_seed(2))
@@ -39,3 +42,30 @@ def test_spans_match_the_closed_form(norm, epsilon, dual, selection) -> None:
     # Some labels can flip, where the span ends at log 2, and some cannot.
     assert 0 < (margin < reach).sum() < 30
     assert [flag.code for flag in result.flags] == ["quick_effort"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_one_entropy", [False, True])
+def test_decisions_that_attacks_leave_are_those_beyond_their_reach(is_one_entropy) -> None:
+    """Temperature that gives every image the same entropy leaves nothing of the span, and the decisions as they are."""
+
+    def logits(images: torch.Tensor) -> torch.Tensor:
+        score = margins(images)
+        return torch.stack([-score, score], 1)
+
+    model = Model(SameEntropy(logits, 0.5) if is_one_entropy else logits, 2)
+    labels = (margins(IMAGES) > 0).long()
+    labels[0] = 1 - labels[0]
+    result, done = audit(parameters(epsilon=0.01, steps=30, effort="standard"), model, (IMAGES, labels))
+    kept = margins(IMAGES).abs() > 0.01 * WEIGHTS.abs().sum()
+    assert 5 < int((~kept).sum()) < 25
+    kept[0] = False
+    found = result.estimates["adversarial_accuracy"]
+    assert found.value == pytest.approx(float(kept.float().mean()))
+    # One by one, as gates resample it.
+    asked = Records({}, {}, lambda stage: done.get(stage))
+    values = decision_kept(asked)
+    assert values is not None
+    assert values.values.tolist() == kept.float().tolist()
+    if is_one_entropy:
+        assert result.estimates["mus_worst"].value < 0.05

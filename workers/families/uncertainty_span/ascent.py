@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import BISECTIONS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.records import CHANGED
 from workers.attacks.entropy_range import annealed_entropy, margin_temperature
 from workers.attacks.losses import cross_entropy, entropy, margin
 from workers.attacks.regions import per_example
@@ -29,7 +30,8 @@ def attack_by_ascent(params: UncertaintySpanParams, context: ImageContext, batch
 
     Returns:
         ``entropy_over`` and ``entropy_under`` of the unmodified model and, with ``calibrated_`` before them, of its
-        calibrated logits; and which examples had an output that is not finite (batch,).
+        calibrated logits, and ``changed``, whether any image asked about was predicted otherwise than the clean one;
+        and which examples had an output that is not finite (batch,).
     """
     attack = FurtherAttack.begin(params, context, batch)
     _raise(attack)
@@ -38,7 +40,8 @@ def attack_by_ascent(params: UncertaintySpanParams, context: ImageContext, batch
     _lower(attack)
     if len(attack.temperatures) > 1 and abs(math.log(attack.temperatures[1])) > math.log(NEAR_ONE):
         _attack_calibrated(attack, attack.temperatures[1])
-    return attack.columns()
+    columns, non_finite = attack.columns()
+    return columns | {CHANGED: attack.reach.changed}, non_finite
 
 
 def _raise(attack: FurtherAttack) -> None:

@@ -11,7 +11,15 @@ from seatrial.contracts.estimates import Estimate, metric_name
 from seatrial.contracts.family import SHARE, Limits
 from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
-from seatrial.families.uncertainty_span.records import CALIBRATED, CHANGE, SCALED_SPAN, SPAN, widest_span
+from seatrial.families.uncertainty_span.records import (
+    CALIBRATED,
+    CHANGE,
+    CHANGED,
+    SCALED_SPAN,
+    SPAN,
+    decisions_kept,
+    widest_span,
+)
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.binned import equal_mass_ece
 from seatrial.statistics.estimating import calibration, diagram, estimate, mean, proportion, seed_of
@@ -108,9 +116,17 @@ def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
     found["mus_worst"] = mean(widest(sample, others), nats(sample))
     if "tempered" in others:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
+    if STAGES[0] in others and others[STAGES[0]].has(CHANGED):
+        found["adversarial_accuracy"] = proportion(_kept(sample, others[STAGES[0]]))
     if STAGES[0] in others:
         found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))
     return found
+
+
+def _kept(sample: Sample, ascent: Sample) -> NDArray[np.bool_]:
+    """Return (valid,) whether a prediction is right and no attack changed it."""
+    label, clean, *attacked = (sample.floats(name) for name in ("label", *(f"prediction_{arm}" for arm in ARMS)))
+    return decisions_kept(label, clean, attacked, sample.align(ascent, CHANGED)) > 0
 
 
 def widest(sample: Sample, others: Mapping[str, Sample]) -> Floats:
