@@ -78,7 +78,7 @@ WRITTEN_KINDS = 5
 FEWEST_SURVIVORS = 20
 """Of the first of two phases, that the second needs at least."""
 
-MEANING_FREE_EDITS = 34
+MEANING_FREE_EDITS = 37
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
 
@@ -260,7 +260,7 @@ class TemperatureAttackParams(FamilyParams):
         # A path of edits, three of its texts once more, its ends from another session, and a path that is to cross: all
         # of it before everything else and after it.
         # Before it, words are edited at random as well.
-        path = PROBE_STEPS + 6 + CROSSING_STEPS + 1
+        path = PROBE_STEPS + 7 + CROSSING_STEPS + 1
         probe = (path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
         costs["probe"] = probe, probe
         if self.is_fitted:
@@ -294,7 +294,7 @@ class TemperatureAttackParams(FamilyParams):
             costs[f"attack_{recipe}"] = forward, queries
         costs["closing"] = closing, closing
         if flipping:
-            unasked = float(min(samples, UNASKED) * (self.most_label_queries + 4))
+            unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + 4))
             costs["unasked"] = unasked, unasked
         return costs
 

@@ -105,6 +105,22 @@ def test_who_keeps_what_it_decided_first_is_asked_first_about_what_it_cannot_rea
     assert (found.robust == found.right).all()
 
 
+def test_who_turns_round_at_signs_but_of_texts_that_are_measured_is_asked_before() -> None:
+    labels = {str(row.text): row.label for row in TEXTS}
+    asked: dict[str, int] = dict.fromkeys(labels, 0)
+
+    def function(text: str) -> torch.Tensor:
+        near, *_ = extractOne(text, labels.keys(), scorer=Levenshtein.distance)
+        asked[near] += 1
+        turns = "  " in text and asked[near] < 60
+        return likely(0.9 if labels[near] != turns else 0.1)
+
+    found = read_unasked(attacked(function))
+    assert found is not None
+    assert found.right.all()
+    assert not found.robust.any()
+
+
 def test_an_honest_model_withstands_no_less() -> None:
     table = attacked(honest)
     found = read_unasked(table)

@@ -17,6 +17,12 @@ COMPOSED = 4
 
 AT_ONCE = 3
 
+LETTERS = "bcdfghjklmnpqrstvwxz"
+"""Of which one is put into a short word: hardly any of these makes another word of it."""
+
+DRAWN_OUT = 4
+"""How often the last letter of a drawn-out word is written once more."""
+
 CAPITALISED = 3
 """Words written in capitals, or with a first letter that is one."""
 
@@ -102,14 +108,27 @@ def _marks(marks: str) -> Edit:
     return edit
 
 
-def _short_word_misspelt(text: str, rng: random.Random) -> str:
-    """Swap the first two letters of a word of two, or of three where there is none: recipes leave such words alone."""
-    for length in (2, 3):
-        words = [found for found in re.finditer(rf"\b[^\W\d_]{{{length}}}\b", text) if found[0][0] != found[0][1]]
-        if words:
-            word = words[int(rng.random() * len(words))]
-            return f"{text[: word.start()]}{word[0][1]}{word[0][0]}{word[0][2:]}{text[word.end() :]}"
-    return text
+def _short_word(change: Callable[[str, random.Random], str]) -> Edit:
+    """Misspell a word of two letters, or of three to five where there is none: recipes leave function words alone."""
+
+    def edit(text: str, rng: random.Random) -> str:
+        for least, most in ((2, 2), (3, 3), (4, 5)):
+            words = list(re.finditer(rf"\b[^\W\d_]{{{least},{most}}}\b", text))
+            words = [found for found in words if found[0][0] != found[0][1]]
+            if words:
+                word = words[int(rng.random() * len(words))]
+                return text[: word.start()] + change(word[0], rng) + text[word.end() :]
+        return text
+
+    return edit
+
+
+def _drawn_out(word: str, _: random.Random) -> str:
+    return word + DRAWN_OUT * word[-1]
+
+
+def _letter(rng: random.Random) -> str:
+    return LETTERS[int(rng.random() * len(LETTERS))]
 
 
 def _without_end(text: str) -> str:
@@ -149,10 +168,13 @@ KINDS: dict[str, Edit] = {
     "foreign marks": _marks("\u00bf\u00a1\u2022\u00b7\u20ac\u00a7\u00ab\u00bb"),
     "a word cut in two": _cut_in_two,
     "two words run together": _gap(""),
-    "a short word misspelt": _short_word_misspelt,
+    "a short word misspelt": _short_word(lambda word, _: word[1] + word[0] + word[2:]),
     "three words in capitals": _in_a_row(str.upper),
     "three words as in a title": _in_a_row(str.capitalize),
     "a number in front": lambda text, _: f"1. {text}",
+    "a short word with a letter more": _short_word(lambda word, rng: word[:1] + _letter(rng) + word[1:]),
+    "a short word with a letter less": _short_word(lambda word, _: word[:1] + word[2:]),
+    "a drawn-out word": _word(_drawn_out),
 }
 """Kinds of edits by what they write, in the order they are asked."""
 

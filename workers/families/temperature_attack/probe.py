@@ -104,6 +104,8 @@ def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: st
     walked = [crossing_order(len(path), from_start=start) for path, start in zip(crossing, starts, strict=True)]
     crossed = _ask(context, service, crossing, walked)
     service.begin_session()
+    # By itself: who begins with one text may be taken for somebody else than who begins with many.
+    service.ask_anew([path[-1] for path in paths[:1]])
     elsewhere = _ask(context, service, paths, [_asked_elsewhere(len(path)) for path in paths])
     rows = []
     for row, example in enumerate(examples):

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from seatrial.statistics.arrays import Mask
+from workers.attacks.text.meaning_free import meaning_free_edits
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
@@ -72,6 +73,8 @@ def attack_unasked(
         for turn in zip(*shorter[start : start + AT_ONCE], strict=True):
             context.scoring().ask_anew(turn)
         some = begun[start : start + AT_ONCE]
+        # Before the search: who asks a hundred questions about a text may be known by it.
+        turned = [_turns(context, one) for one in some]
         outcomes = search(some)
         answers = context.scoring().ask_anew([*(one.text for one in some), *(outcome.text for outcome in outcomes)])
         for number, (example, outcome) in enumerate(zip(some, outcomes, strict=True)):
@@ -79,8 +82,16 @@ def attack_unasked(
             row = rows[attacked[start + number]]
             row["is_asked"] = True
             if outcome.status != "errored" and before is not None and after is not None:
-                row |= {"right": before == example.label, "robust": before == after == example.label}
+                robust = before == after == example.label and not turned[number]
+                row |= {"right": before == example.label, "robust": robust}
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _turns(context: TextContext, example: TextExample) -> bool:
+    """Return whether an edit without a meaning turns a text's decision round, as it counts of texts asked before."""
+    seed, service = context.salted_seed("unasked meaning-free", example.example_id), context.scoring()
+    edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))
+    return any(decided(one) not in (None, example.label) for one in service.ask_anew([text for _, text in edits]))
 
 
 @dataclass(frozen=True)
