@@ -44,8 +44,8 @@ GAMES, NOISE, TABLES = "transductive_attack", "low_level_attack", "calibration"
 
 SIMULATED: dict[str, dict[str, str]] = {
     SPAN: {
-        "shares": "clean_accuracy accuracy[arm] accuracy[attack] robust_accuracy robust_accuracy[attack] "
-        "conformal_coverage[score,arm]",
+        "shares": "clean_accuracy adversarial_accuracy accuracy[arm] accuracy[attack] robust_accuracy "
+        "robust_accuracy[attack] conformal_coverage[score,arm]",
         "means": "mus mus[attack] mus_worst mus_calibrated mus_scaled msus nud nud[arm] entropy[arm] confidence[arm] "
         "confidence[attack] outlier_entropy[epsilon] conformal_set_size[score,arm] part_span[part] part_lowest[part] "
         "part_highest[part] entropy_part[part,arm]",
