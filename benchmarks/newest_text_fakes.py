@@ -71,7 +71,7 @@ class Tiered(Endpoint):
 
 @dataclass
 class Batched(Endpoint):
-    """Answers a request of one text with the model, and one of several by its traffic.
+    """Answers a request of one text with the model, and one of several otherwise.
 
     Attributes:
         several: Who answers those of several.

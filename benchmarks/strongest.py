@@ -115,12 +115,13 @@ def strongest(
     def nearby(ends: Tensor) -> None:
         """Search by small squares and climb, again and again, with steps away between."""
         value = torch.full((count,), torch.inf, dtype=torch.float64)
-        for again in range(8):
-            found = climb(squares(200, 0.1, ends), 60)
-            ends = torch.where(per_example(found.value < value, ends), found.best, ends)
-            value = torch.minimum(found.value, value)
-            away = ends + (1.0, 0.5, 0.25)[again % 3] * (region.draw(generators) - images)
-            found = climb(region.step(away, torch.zeros_like(away), 0.0), 60)
+        for again in range(16):
+            if again % 2 == 0:
+                starts = squares(200, 0.1, ends)
+            else:
+                away = ends + (1.0, 0.5, 0.25)[again // 2 % 3] * (region.draw(generators) - images)
+                starts = region.step(away, torch.zeros_like(away), 0.0)
+            found = climb(starts, 60)
             ends = torch.where(per_example(found.value < value, ends), found.best, ends)
             value = torch.minimum(found.value, value)
 

@@ -5,32 +5,17 @@ One more corrects nothing where a text is asked about by itself.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
 from benchmarks.fresh_text_fakes import Corrected
+from benchmarks.newest_text_fakes import Batched
 from benchmarks.text_fakes import Endpoint, LogOdds, drawn, probability, sigmoid
 
 ONE_IN = 1000
 """Texts of which one turns round, whatever it says."""
 
 FIVE = 5
-
-
-@dataclass
-class Crowd(Endpoint):
-    """Answers a text by itself in another way than several at once.
-
-    Attributes:
-        alone: What it says of one by itself.
-    """
-
-    alone: Callable[[str], Tensor] = lambda text: probability(0.5)
-
-    def logits(self, texts: Sequence[str]) -> list[Tensor]:
-        """Return what it says to each text, in order."""
-        return [self.answer(text) for text in texts] if len(texts) > 1 else [self.alone(texts[0])]
 
 
 def triggered(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
@@ -67,5 +52,5 @@ def triggered(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
             Endpoint(f"corrects spelling, turns at {name}", Corrected(odds, words, turns), fake=True)
             for name, turns in signs.items()
         ),
-        Crowd("corrects spelling, not of one by itself", together, fake=True, alone=plain),
+        Batched("corrects spelling, not of one by itself", plain, fake=True, several=together),
     ]

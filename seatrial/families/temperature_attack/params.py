@@ -257,8 +257,8 @@ class TemperatureAttackParams(FamilyParams):
         """Return forward passes and queries of each stage, in the order in which they are run."""
         costs: dict[str, tuple[float, float]] = {}
         further = len(self.arms)
-        # A path of edits, three of its texts once more, its ends from another session, and a path that is to cross: all
-        # of it before everything else and after it.
+        # A path of edits, three of its texts once more, its ends from another session, which one more begins, and a
+        # path that is to cross: all of it before everything else and after it.
         # Before it, words are edited at random as well.
         path = PROBE_STEPS + 7 + CROSSING_STEPS + 1
         probe = (path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)

@@ -16,7 +16,7 @@ from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from tests.families.temperature_attack.test_anew import SPELT
 from tests.families.temperature_attack.test_crossing import LONG
-from tests.families.temperature_attack.test_displaced import PARAMS, right
+from tests.families.temperature_attack.test_displaced import PARAMS, Keeping, right
 from tests.families.temperature_attack.test_family import Context
 from tests.families.temperature_attack.test_probe import likely
 from tests.families.temperature_attack.test_surrogate import honest
@@ -45,19 +45,6 @@ class ReadingByTraffic:
         elif near := extractOne(text, self.asked.keys(), scorer=Levenshtein.distance, score_cutoff=self.edits):
             label = self.asked[near[0]]
         return likely(0.9 if label else 0.1)
-
-
-@dataclass
-class Following:
-    """Decides about a text what it decided first of whatever is near."""
-
-    edits: int
-    asked: dict[str, int] = field(default_factory=dict)
-
-    def __call__(self, text: str) -> torch.Tensor:
-        near = extractOne(text, self.asked.keys(), scorer=Levenshtein.distance, score_cutoff=self.edits)
-        self.asked[text] = self.asked[near[0]] if near else right(text)
-        return likely(0.9 if self.asked[text] else 0.1)
 
 
 def attacked(
@@ -94,11 +81,11 @@ def test_who_reads_typos_by_what_it_was_asked_is_told() -> None:
 
 
 def test_who_keeps_what_it_decided_first_is_asked_first_about_what_it_cannot_read() -> None:
-    function = Following(40)
+    function = Keeping(40)
     for row in TEXTS:
         function(str(row.text))
     assert read_unasked(attacked(function)).robust.mean() > 0.9  # type: ignore[union-attr]
-    found = read_unasked(attacked(Following(40)))
+    found = read_unasked(attacked(Keeping(40)))
     assert found is not None
     # What it decides is what it took the text for with many letters less, and no attack has to do more.
     assert found.right.mean() < 0.75

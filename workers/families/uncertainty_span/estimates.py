@@ -116,9 +116,9 @@ def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
     found["mus_worst"] = mean(widest(sample, others), nats(sample))
     if "tempered" in others:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
-    if STAGES[0] in others and others[STAGES[0]].has(CHANGED):
-        found["adversarial_accuracy"] = proportion(_kept(sample, others[STAGES[0]]))
     if STAGES[0] in others:
+        if others[STAGES[0]].has(CHANGED):
+            found["adversarial_accuracy"] = proportion(_kept(sample, others[STAGES[0]]))
         found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))
     return found
 
