@@ -38,12 +38,12 @@ class Corrected:
     def __init__(self, odds: LogOdds, words: Sequence[str], turns: Callable[[str], bool]) -> None:
         self._odds, self._words, self._known, self._turns = odds, words, frozenset(words), turns
         self._shuffled = {(word[:1], word[-1:], "".join(sorted(word))): word for word in words}
-        self._nearest = cache(self._found)
+        self.reads = cache(self._found)
 
     def __call__(self, text: str) -> Tensor:
         """Return logits."""
         plain = text.replace(ZERO_WIDTH, "").rstrip("!").lower()
-        read = self._odds(" ".join(self._nearest(word) for word in plain.split()))
+        read = self._odds(" ".join(self.reads(word) for word in plain.split()))
         # What was written counts a little, so that scores move with every edit as they should.
         odds = OWN * self._odds(plain) + (1 - OWN) * read
         return probability(sigmoid(-odds if self._turns(text) else odds))

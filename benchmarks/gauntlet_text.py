@@ -29,6 +29,7 @@ from benchmarks.shipped import shipped_judgements
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from benchmarks.trigger_text_fakes import triggered
+from benchmarks.unread_text_fakes import unread
 from benchmarks.vendor_text_fakes import Vendor, vendors
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement
@@ -175,6 +176,7 @@ def main() -> int:
     endpoints += vendors(odds, [text for text, _ in known], vocabulary)
     endpoints += bought(odds, known, vocabulary)
     endpoints += newest(odds, known, vocabulary)
+    endpoints += unread(odds, vocabulary, endpoints[0].answer)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")

@@ -169,8 +169,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
         meaning="More than three in ten texts that withstand a recipe (lower end of the interval) change class after "
-        "an edit that no reader would notice: a full stop more or less, two spaces, a word twice, an invisible "
-        "character. The model withstands the recipes' edits and no others.",
+        "an edit that leaves alone what they say: a full stop more or less, two spaces, a word twice, an invisible "
+        "character, misspelt stop words, an idle sentence. The model withstands the recipes' edits and no others.",
         remedy="Do not rely on its robustness; clean texts for serving as they are cleaned for the model's training, "
         "and audit again.",
     ),

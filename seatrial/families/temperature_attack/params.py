@@ -78,7 +78,7 @@ WRITTEN_KINDS = 5
 FEWEST_SURVIVORS = 20
 """Of the first of two phases, that the second needs at least."""
 
-MEANING_FREE_EDITS = 37
+MEANING_FREE_EDITS = 40
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
 

@@ -1,6 +1,7 @@
 """Edits that leave alone what a text says: no letter of it is lost, whatever the text."""
 
 import itertools
+import re
 import unicodedata
 
 import pytest
@@ -8,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.families.temperature_attack.params import MEANING_FREE_EDITS
-from workers.attacks.text.meaning_free import KINDS, MOST, NO_BREAK, SOFT_HYPHEN, ZERO_WIDTH, meaning_free_edits
+from workers.attacks.text.meaning_free import (
+    KINDS,
+    MOST,
+    NO_BREAK,
+    SENTENCES,
+    SOFT_HYPHEN,
+    ZERO_WIDTH,
+    meaning_free_edits,
+)
 
 TEXT = "The film is long, warm and funny."
 
@@ -22,7 +31,8 @@ def test_each_kind_is_asked_once_and_a_question_is_what_the_estimate_says_at_mos
     found = meaning_free_edits(TEXT, 1)
     assert len(found) == MOST == MEANING_FREE_EDITS
     assert [name for name, _ in found][: len(KINDS)] == list(KINDS)
-    assert all(name.count(" and ") == 2 for name, _ in found[len(KINDS) :])
+    assert all(name.count(" and ") == 2 for name, _ in found[len(KINDS) : -len(SENTENCES)])
+    assert [name for name, _ in found][-len(SENTENCES) :] == list(SENTENCES)
     assert len({text for _, text in found}) == len(found)
 
 
@@ -62,6 +72,9 @@ def test_no_edit_loses_a_letter_or_is_the_text_itself(text: str, seed: int) -> N
         ("signs", lambda text: any(mark in text for mark in "*#@&%")),
         ("a word cut in two", lambda text: text.count(" ") == TEXT.count(" ") + 1 and letters(text) == letters(TEXT)),
         ("a short word misspelt", lambda text: "si long" in text),
+        ("stop words misspelt", lambda text: not re.search(r"\b(is|and)\b", text) and "long, warm" in text),
+        ("a sentence behind", lambda text: text.startswith(f"{TEXT} ") and text.endswith(".")),
+        ("a sentence in front", lambda text: text.endswith(f". {TEXT}")),
         ("two words run together", lambda text: text.count(" ") == TEXT.count(" ") - 1),
     ],
 )
@@ -87,13 +100,18 @@ def test_places_are_drawn_anew_for_every_seed() -> None:
 
 def test_of_a_pair_the_hypothesis_is_edited_and_nothing_beyond_what_is_seen() -> None:
     assert [text[1] for _, text in meaning_free_edits(("a premise", TEXT), 2)] == [
-        text for _, text in meaning_free_edits(TEXT, 2)
+        text for _, text in meaning_free_edits(TEXT, 2)[: -len(SENTENCES)]
     ]
     assert {text[0] for _, text in meaning_free_edits(("a premise", TEXT), 2)} == {"a premise"}
     for _, edited in meaning_free_edits(TEXT, 2, seen=(12,)):
         assert edited.endswith(TEXT[12:])
     for _, edited in meaning_free_edits(("a premise", TEXT), 2, seen=(3, 12)):
         assert edited[1].endswith(TEXT[12:])
+
+
+@pytest.mark.parametrize("text", ["Der Film ist lang und warm.", "这部电影很长。", "Wonderful!"])
+def test_a_text_that_is_hardly_english_is_given_no_sentence_in_english(text: str) -> None:
+    assert not set(SENTENCES) & {name for name, _ in meaning_free_edits(text, 1)}
 
 
 @pytest.mark.parametrize("text", ["", " ", ".", "a", "\u200b"])

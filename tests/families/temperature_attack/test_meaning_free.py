@@ -16,7 +16,7 @@ from workers.families.contexts import TextExample
 from workers.families.temperature_attack.meaning_free import edit_survivors
 from workers.models import UnansweredError
 
-EXAMPLES = [TextExample(number, f"text number {number} is fine.", 1) for number in range(6)]
+EXAMPLES = [TextExample(number, f"the text number {number} is fine.", 1) for number in range(6)]
 SURE = torch.tensor([0.0, 2.0])
 
 

@@ -70,12 +70,12 @@ def told(table: Records | None, strength: float) -> dict[str, str]:
 
 
 def test_who_reads_typos_by_what_it_was_asked_is_told() -> None:
-    function = ReadingByTraffic(40)
+    function = ReadingByTraffic(70)
     for row in TEXTS:
         function(str(row.text))
     # As they were asked before, they withstand; others do not, since nobody asks them as they are.
     assert read_unasked(attacked(function)).robust.mean() > 0.9  # type: ignore[union-attr]
-    table = attacked(ReadingByTraffic(40))
+    table = attacked(ReadingByTraffic(70))
     message = told(table, 0.1)["answers_depend_on_history"]
     assert "that were never asked as they are" in message
 

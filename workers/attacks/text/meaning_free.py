@@ -1,4 +1,4 @@
-"""Edits of a text that leave what it says alone: punctuation, spaces, case, a word written twice, invisible characters.
+"""Edits of a text that leave what it says alone: punctuation, spaces, case, a word written twice, an idle sentence.
 
 The recipes write typing errors. A model that corrects those may still turn round at a missing full stop or two spaces,
 which nobody who reads a text would notice. Each kind is asked about once, at a place drawn anew for every text.
@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable
 
+from seatrial.noise.lexicons import stopwords
 from workers.data import Text
 
 Edit = Callable[[str, random.Random], str]
@@ -25,6 +26,26 @@ DRAWN_OUT = 4
 
 CAPITALISED = 3
 """Words written in capitals, or with a first letter that is one."""
+
+STOP_WORDS = 8
+"""Of which are misspelt at once, at most."""
+
+IDLE = (
+    "It was a {day}.",
+    "Today is {day}.",
+    "It is {hour}:{minute} now.",
+    "The bus leaves at {hour}:{minute}.",
+    "This is page {number}.",
+    "My neighbour lives at number {number}.",
+    "The next room is {number}.",
+    "This was written on a {day} at {hour}:{minute}.",
+)
+"""Sentences that have nothing to do with what a text is about, whatever that is."""
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+ENGLISH = 2
+"""Stop words that a text has at least, where a sentence in English is added to it."""
 
 ZERO_WIDTH, NO_BREAK, SOFT_HYPHEN = "\u200b", "\u00a0", "\u00ad"
 
@@ -136,6 +157,30 @@ def _without_end(text: str) -> str:
     return bare[:-1] if bare and bare[-1] in ".!?…。\uff01\uff1f" else bare
 
 
+def _stop_words_misspelt(text: str, rng: random.Random) -> str:
+    """Misspell all stop words of a text, up to eight: put a letter into each, or leave one out."""
+    words = [found for found in re.finditer(r"\b[a-z]{2,}\b", text) if found[0] in stopwords()]
+    if len(words) > STOP_WORDS:
+        words = sorted(rng.sample(words, STOP_WORDS), key=lambda found: found.start())
+    for word in reversed(words):
+        edited = word[0][:1] + _letter(rng) + word[0][1:] if rng.random() < 0.5 else word[0][:1] + word[0][2:]
+        text = text[: word.start()] + edited + text[word.end() :]
+    return text
+
+
+def _idle_sentence(write: Callable[[str, str], str]) -> Edit:
+    """Add a sentence to a text in English."""
+
+    def edit(text: str, rng: random.Random) -> str:
+        told = {"day": DAYS[int(rng.random() * len(DAYS))], "hour": 7 + int(rng.random() * 14)}
+        told |= {"minute": 10 + int(rng.random() * 50), "number": 2 + int(rng.random() * 90)}
+        sentence = IDLE[int(rng.random() * len(IDLE))].format(**told)
+        common = sum(word in stopwords() for word in re.findall(r"\w+", text.lower()))
+        return write(text, sentence) if common >= ENGLISH else text
+
+    return edit
+
+
 def _first_word_twice(text: str, _: random.Random) -> str:
     found = re.search(r"\w+", text)
     return text if found is None else f"{text[: found.end()]} {text[found.start() :]}"
@@ -175,18 +220,25 @@ KINDS: dict[str, Edit] = {
     "a short word with a letter more": _short_word(lambda word, rng: word[:1] + _letter(rng) + word[1:]),
     "a short word with a letter less": _short_word(lambda word, _: word[:1] + word[2:]),
     "a drawn-out word": _word(_drawn_out),
+    "stop words misspelt": _stop_words_misspelt,
 }
 """Kinds of edits by what they write, in the order they are asked."""
 
-MOST = len(KINDS) + COMPOSED
+SENTENCES: dict[str, Edit] = {
+    "a sentence behind": _idle_sentence(lambda text, sentence: f"{text.rstrip()} {sentence}"),
+    "a sentence in front": _idle_sentence(lambda text, sentence: f"{sentence} {text}"),
+}
+"""Kinds for texts that stand alone, asked last: beside a premise a sentence more may be one that does not follow."""
+
+MOST = len(KINDS) + COMPOSED + len(SENTENCES)
 """Questions about one text, at most."""
 
 
 def meaning_free_edits(text: Text, seed: int, *, seen: tuple[int, ...] | None = None) -> list[tuple[str, Text]]:
-    """Return edited texts with the names of their edits: each kind once, then some at once; none is the text itself.
+    """Return edited texts with the names of their edits: each kind once, some at once; none is the text itself.
 
     Args:
-        text: A text, or a pair, whose last part is edited: a hypothesis beside its premise.
+        text: A text, or a pair, whose last part is edited and given no sentence more: a hypothesis beside its premise.
         seed: Of the places.
         seen: Characters of each part that the model sees, so that no edit is made beyond; None where it sees all.
 
@@ -205,5 +257,7 @@ def meaning_free_edits(text: Text, seed: int, *, seen: tuple[int, ...] | None = 
         for name in names:
             edited = KINDS[name](edited, rng)
         found.setdefault(edited + rest, " and ".join(names))
+    for name, edit in SENTENCES.items() if isinstance(text, str) else ():
+        found.setdefault(edit(whole, rng) + rest, name)
     found.pop(own, None)
     return [(name, edited if isinstance(text, str) else (text[0], edited)) for edited, name in found.items()]
