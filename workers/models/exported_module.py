@@ -75,15 +75,12 @@ class ExportedModule(nn.Module):
         most = batch.highest or batch.lowest
         found = []
         for number, piece in enumerate(torch.split(images, most)):
-            with one_pass(number, max(len(piece), batch.lowest)):
-                found.append(self._run_filled(piece, batch.lowest))
+            filled = _filled(piece, batch.lowest)
+            # Around the program alone: its calls are the same in every pass.
+            with one_pass(number, len(filled)):
+                answers = self._run(filled)
+            found.append(answers[: len(piece)])
         return torch.cat(found).float()
-
-    def _run_filled(self, images: Tensor, lowest: int) -> Tensor:
-        missing = lowest - len(images)
-        if missing <= 0:
-            return self._run(images)
-        return self._run(torch.cat([images, images.new_zeros(missing, *images.shape[1:])]))[: len(images)]
 
     def _run(self, images: Tensor) -> Tensor:
         program = self.program
@@ -120,6 +117,12 @@ def find_writes(module: ExportedModule, images: Tensor) -> list[str]:
     module(images)
     module.writes_to_images = images._version != version
     return [module.program.sources[slot].name for slot, tensor in own.items() if tensor._version != before[slot]]
+
+
+def _filled(images: Tensor, lowest: int) -> Tensor:
+    """Return images with as many black ones behind them as make up a batch."""
+    missing = lowest - len(images)
+    return images if missing <= 0 else torch.cat([images, images.new_zeros(missing, *images.shape[1:])])
 
 
 def _run_call(call: _Call, values: list[Any], device: torch.device) -> None:

@@ -70,6 +70,13 @@ which does where pixels are added up, and the last where the opening is narrow."
 DORMANT_KEPT = 4
 """Groups kept: those that move the answer most, which the stage after plain changes switches too."""
 
+IDLE_EXAMPLES = 32
+"""Examples that are looked at, at most, for what a network computes of all of them to no effect."""
+
+INSIDE = Passes(2 * IDLE_EXAMPLES + 768, 16)
+"""What it costs to look for that, and for numbers that swing within the radius, of a network without either: twice each
+example, and six ways of 128 images."""
+
 CROSSING = "crossing"
 """The stage that follows the lead of the prediction to where it changes."""
 
@@ -128,14 +135,14 @@ class Budget:
         return 1 + len(COPIES) + 3 * (self.rounds - 1)
 
     def surrogate_passes(self, examples: int) -> Passes:
-        """Return what it costs at most to fit the surrogate and to look for dormant units.
+        """Return what it costs at most to fit the surrogate, to look for dormant units and at what goes on inside.
 
         Args:
             examples: What the surrogate learns from.
         """
         tried = self.dormant * DORMANT_REFERENCES
-        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES
-        return Passes(forward, len(DORMANT_STEPS) * tried)
+        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward
+        return Passes(forward, len(DORMANT_STEPS) * tried + INSIDE.backward)
 
     @property
     def squares_again(self) -> int:

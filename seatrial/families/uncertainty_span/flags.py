@@ -88,6 +88,27 @@ FLAGS: tuple[FlagSpec, ...] = (
         "needed to classify an image.",
     ),
     FlagSpec(
+        code="idle_computation",
+        severities=("warning",),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        spares=UNATTACKED,
+        meaning="Part of the network computes something of every image and decides about none: exchanged between "
+        "images, it changes no answer. Another network that a secret lets out looks like that.",
+        remedy="Audit the network without that part: it does nothing for any image it was given. Of a detector, audit "
+        "images that it turns away as well.",
+    ),
+    FlagSpec(
+        code="swinging_computation",
+        severities=("warning",),
+        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        spares=UNATTACKED,
+        meaning="Numbers inside the network rise and fall many times on a straight way through the ball around an "
+        "image, as behind a sine of many periods or a comb of narrow teeth: what opens where several meet is found "
+        "neither by gradients nor by chance.",
+        remedy="Audit the network without it: networks that have learnt to tell images apart bend a few times within a "
+        "radius.",
+    ),
+    FlagSpec(
         code="zero_gradients",
         severities=("error", "warning", "info"),
         speaks_of=("mus*", "msus*", "conformal*", "part_*", "robust_accuracy"),

@@ -58,6 +58,21 @@ def test_what_a_network_could_not_be_followed_through_is_flagged_by_name() -> No
     assert "through embedding and few numbers that are of no one image: " in flag.message
 
 
+def test_what_a_network_computes_inside_is_flagged_by_name() -> None:
+    def surrogate(idle: list[str], swinging: list[str]) -> pa.Table:
+        return pa.table(
+            {"idle": pa.array([idle], pa.list_(pa.string())), "swinging": pa.array([swinging], pa.list_(pa.string()))}
+        )
+
+    assert flags.inside(None) == flags.inside(pa.table({"agrees": [True]})) == flags.inside(surrogate([], [])) == []
+    (flag,) = flags.inside(surrogate(["sub", "relu"], []))
+    assert (flag.code, flag.severity) == ("idle_computation", "warning")
+    assert "computes by sub and relu somewhere" in flag.message
+    (flag,) = flags.inside(surrogate([], ["sin"]))
+    assert (flag.code, flag.severity) == ("swinging_computation", "warning")
+    assert "computes by sin somewhere" in flag.message
+
+
 def test_a_saturated_softmax_does_not_look_robust() -> None:
     honest, _ = audit(parameters(), NETWORK, DATA)
     result, done = audit(parameters(), Model(lambda x: NETWORK.logits(x) * 1e4, 4), DATA)

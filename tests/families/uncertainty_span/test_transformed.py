@@ -62,6 +62,9 @@ def test_a_model_that_is_another_one_behind_a_secret_pattern_is_told() -> None:
     assert not opens(images).any()
     labels = NETWORK.logits(images).argmax(1)
     result, done = audit(parameters(steps=20, effort="standard"), gated(opens), (images, labels))
+    # What is compared, until something opens, decides about no image.
+    assert done["surrogate"]["idle"][0].as_py()
+    assert "idle_computation" in {flag.code for flag in result.flags}
     # The comparison, of which there is one.
     assert [0, 0, 1] in done["surrogate"]["dormant_units"][0].as_py()
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]

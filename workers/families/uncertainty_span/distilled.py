@@ -13,6 +13,7 @@ from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
 from workers.families.uncertainty_span.dormant import DORMANT, UNFOLLOWED, find_dormant
 from workers.families.uncertainty_span.further import MARGIN, SURROGATE, FurtherAttack, is_on_grid, pixel_radius
+from workers.families.uncertainty_span.inner import IDLE, SWINGING, look_inside
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
@@ -28,7 +29,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         A row per example: ``agrees`` (the surrogate predicts what the model does), ``temperature`` (null where the
         likelihood has no best one), ``calibrated_confidence`` of the prediction at it and whether that is ``correct``,
         the clean ``margin``, and in the first row the ``weights`` of the surrogate, the ``dormant_units`` of the
-        model and the functions they could not be looked for behind (:mod:`workers.families.uncertainty_span.dormant`).
+        model, the functions they could not be looked for behind (:mod:`workers.families.uncertainty_span.dormant`),
+        and what it computes inside (:mod:`workers.families.uncertainty_span.inner`).
 
     Raises:
         ValueError: The effort of the parameters has no surrogate.
@@ -64,7 +66,9 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
     units, cut = find_dormant(params, context, images, steps.dormant) if len(images) else ([], [])
     table = table.append_column(DORMANT, pa.array([units] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
-    table = table.append_column(UNFOLLOWED, pa.array([cut] + [None] * (rows - 1), pa.list_(pa.string())))
+    inside = look_inside(params, context, images) if len(images) else {IDLE: [], SWINGING: []}
+    for name, functions in {UNFOLLOWED: cut, **inside}.items():
+        table = table.append_column(name, pa.array([functions] + [None] * (rows - 1), pa.list_(pa.string())))
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
 
 

@@ -152,7 +152,8 @@ class UncertaintySpan:
         result = Result(estimates=found, series=series, counts=_count(samples, specific, parts))
         if attack.valid:
             result.flags = [*_doubt(params, samples, seed), *doubt_parts(parts, seed)]
-            result.flags += [*flags.few_steps(params), *flags.unfollowed(done.get(SURROGATE))]
+            fitted = done.get(SURROGATE)
+            result.flags += [*flags.few_steps(params), *flags.unfollowed(fitted), *flags.inside(fitted)]
             result.flags += whole_sets(params, attack, seed)
         if params.robust_accuracy is not None:
             robust_accuracy.add_to(result, params.robust_accuracy, done)

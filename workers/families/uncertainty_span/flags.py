@@ -21,6 +21,7 @@ from seatrial.statistics.samples import Sample
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
+from workers.families.uncertainty_span.inner import IDLE, SWINGING
 
 ZERO_GRADIENTS = 0.1
 """Share of iterates with an all-zero gradient away from the loss's optimum; an unmasked network has none."""
@@ -119,6 +120,34 @@ def unfollowed(surrogate: Records | None) -> list[Flag]:
             "for, and mus_worst may be too low.",
         )
     ]
+
+
+def inside(surrogate: Records | None) -> list[Flag]:
+    """Flag what the network computes that decides about nothing, or that swings; by the records of that stage."""
+    if surrogate is None or IDLE not in surrogate.column_names:
+        return []
+    found = []
+    if idle := surrogate[IDLE][0].as_py():
+        found.append(
+            Flag(
+                code="idle_computation",
+                severity="warning",
+                message=f"What the network computes by {enumerate_words(idle)} somewhere differs from image to image "
+                "and decides about none of those looked at, as if it waited for something that none of them has: what "
+                "that lets out was not attacked, and mus_worst may be too low.",
+            )
+        )
+    if swinging := surrogate[SWINGING][0].as_py():
+        found.append(
+            Flag(
+                code="swinging_computation",
+                severity="warning",
+                message=f"What the network computes by {enumerate_words(swinging)} somewhere rises and falls many "
+                "times on a straight way through the radius: attacks by gradients see the nearest slope alone, and "
+                "mus_worst may be too low.",
+            )
+        )
+    return found
 
 
 def gradient_free(sample: Sample) -> list[Flag]:

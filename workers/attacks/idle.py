@@ -1,0 +1,250 @@
+"""Parts of a network that compute something of every image and decide about none.
+
+A network that carries another one behind a lock computes of every image whether the lock opens, and mostly the other
+network's answer as well. While it stays shut none of these numbers matters: exchanged between images, they leave every
+answer as it was. What a network has learnt to compute changes some. So a lock shows by what it does not do, however
+well what opens it is hidden, as a unit does that sleeps on clean images (Liu, Dolan-Gavitt and Garg 2018,
+"Fine-Pruning: Defending Against Backdooring Attacks on Deep Neural Networks", section III).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from workers.attacks.gradients import Model
+from workers.models.batch_passes import current_pass
+
+LEAST = 1e-3
+"""Largest change of a logit that is none, in shares of how far logits are from their means on average."""
+
+PLAIN = 0.05
+"""The same by a first-order estimate, from which on a number is not exchanged to see whether it matters."""
+
+PUT = (torch.nan, 1.0, -1.0, 0.0, 1e3, -1e3)
+"""What is put in place of a result to see whether anybody reads it: of what is not read, as of the queries of tokens
+that no later layer looks at, any number will do."""
+
+TO_HOST = {"item", "tolist", "bool", "float", "int", "index", "is_nonzero", "equal", "allclose"}
+"""Functions that take a number out of the tensors: whatever is computed after may depend on it."""
+
+
+Number = tuple[bool, int]
+"""Which of the tensors computed in a forward pass one is: whether it is of one of several passes of a program for a
+batch, and where in it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tensor that depends on the images.
+
+    Attributes:
+        number: Which one it is, the same in every pass.
+        name: Of the function it is the result of.
+        tensor: It.
+        rows: Images of that pass.
+    """
+
+    number: Number
+    name: str
+    tensor: Tensor
+    rows: int
+
+
+class Numbered(TorchFunctionMode):
+    """Counts the tensors that a forward pass computes: the same is the same number in every pass."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self._rows, self._counts = rows, Counter[int | None]()
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        found = function(*args, **(kwargs or {}))
+        name = getattr(function, "__name__", "").split(".")[0].strip("_")
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        return self.computed(name, given, found)
+
+    def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
+        """Return what a function returns in place of what it has found: the same, if nothing is changed."""
+        return found
+
+    def numbered(self) -> tuple[Number, int]:
+        """Return the number of the tensor that comes next, and of how many images the pass is."""
+        run = current_pass()
+        at, rows = (None, self._rows) if run is None else (run.number, run.rows)
+        self._counts[at] += 1
+        return (run is not None, self._counts[at]), rows
+
+
+class Followed(Numbered):
+    """Keeps what depends on the images, and on which of it everything else depends.
+
+    Attributes:
+        results: What depends on them, in order.
+    """
+
+    def __init__(self, images: Tensor) -> None:
+        super().__init__(len(images))
+        self.results: list[Result] = []
+        # Bit 0 for the images, bit k for the k-th result. What is kept keeps its id.
+        self._origins, self._told = {id(images): 1}, 0
+        # Of what is written into by way of a view, others that see the same numbers are not told.
+        self._written = defaultdict[int, int](int)
+
+    def origins(self, tensor: Tensor) -> int:
+        """Return what a tensor depends on, as bits."""
+        return self._origins.get(id(tensor), 0) | self._written.get(_storage(tensor), 0)
+
+    def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
+        """Return what was found."""
+        origins = self._told
+        for tensor in given:
+            origins |= self.origins(tensor)
+        results = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
+        if not results and name in TO_HOST:
+            self._told |= origins
+        if name == "setitem" and origins:
+            self._written[_storage(given[0])] |= origins
+        for tensor in results:
+            number, rows = self.numbered()
+            if not origins:
+                continue
+            self.results.append(Result(number, name, tensor, rows))
+            own = origins | 1 << len(self.results)
+            if any(tensor is one for one in given):
+                self._written[_storage(tensor)] |= own
+            self._origins[id(tensor)] = own
+        return found
+
+
+class _Altered(Numbered):
+    """Changes one of the tensors: gives every image what another one has, or all the same number.
+
+    Args:
+        rows: Images that the model is asked about.
+        number: Of the tensor.
+        put: The number; None: they are exchanged.
+    """
+
+    def __init__(self, rows: int, number: Number, put: float | None = None) -> None:
+        super().__init__(rows)
+        self._asked, self._put = number, put
+        self._before: Tensor | None = None
+
+    def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
+        """Return what was found, the one tensor changed."""
+        return tree_map_only(Tensor, self._alter, found)
+
+    def _alter(self, tensor: Tensor) -> Tensor:
+        number, rows = self.numbered()
+        if number != self._asked:
+            return tensor
+        if self._put is not None:
+            return torch.full_like(tensor, self._put if tensor.is_floating_point() else int(self._put > 0))
+        if rows > 1:
+            return exchanged(tensor, rows)
+        # Of a pass for a single image, the one in the pass before.
+        before, self._before = self._before, tensor
+        return tensor if before is None or before.shape != tensor.shape else before
+
+
+def exchanged(tensor: Tensor, rows: int) -> Tensor:
+    """Return a tensor in which every image has what the one before it had; the same one where it has no such axis.
+
+    Args:
+        tensor: Its first axis, or else another one, has as many entries as there are images, or several for each.
+        rows: Images.
+    """
+    shape = tensor.shape
+    if tensor.dim() == 0 or tensor.numel() == 0:
+        return tensor
+    if shape[0] % rows == 0:
+        return tensor.reshape(rows, shape[0] // rows, *shape[1:]).roll(1, 0).reshape(shape)
+    return tensor.roll(1, shape.index(rows)) if rows in shape else tensor
+
+
+def idle_functions(model: Model, images: Tensor, *, batch_size: int, check_cancelled: Callable[[], None]) -> list[str]:
+    """Return the functions of a network whose results differ between images and, exchanged, change no answer.
+
+    By their names, in order, each as often as it is called. Results are left out that no answer depends on, whatever
+    they are: many networks compute something that nobody reads.
+
+    Args:
+        model: Differentiable.
+        images: (n, ...), not all alike.
+        batch_size: Images at once.
+        check_cancelled: Called before every forward pass; may raise.
+    """
+    batches = torch.split(images, batch_size)
+    # Of another length one may be filled up, and the numbers be others.
+    parts = [part for part in batches if len(part) == len(batches[0]) > 1]
+    if not parts:
+        return []
+    check_cancelled()
+    left = _suspects(model, parts[0])
+
+    def is_moved(part: Tensor, number: Number, put: float | None = None) -> bool:
+        check_cancelled()
+        with torch.no_grad():
+            clean = model(part)
+            # Nothing but the model is called, as when the tensors were numbered.
+            with _Altered(len(part), number, put):
+                moved = model(part)
+        return not bool(((moved - clean).abs() <= LEAST * _unit(clean)).all())
+
+    for part in parts:
+        left = {number: name for number, name in left.items() if not is_moved(part, number)}
+    return [name for number, name in left.items() if any(is_moved(parts[0], number, put) for put in PUT)]
+
+
+def _suspects(model: Model, images: Tensor) -> dict[Number, str]:
+    """Return by number what differs between images, leads to the logits and hardly moves them by its gradient."""
+    followed = images.detach().requires_grad_(True)
+    with torch.enable_grad(), Followed(followed) as watch:
+        logits = model(followed)
+    origins, unit = watch.origins(logits), float(_unit(logits.detach()))
+    leading = [one for bit, one in enumerate(watch.results, 1) if origins >> bit & 1]
+    asked = [one for one in leading if one.tensor.requires_grad]
+    signs = torch.where(torch.rand(logits.shape, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1.0)
+    gradients: Sequence[Tensor | None] = [None] * len(asked)
+    if logits.requires_grad and asked:
+        total = (logits * signs.to(logits)).sum()
+        gradients = torch.autograd.grad(total, [one.tensor for one in asked], allow_unused=True)
+    matters = set[Number]()
+    for one, gradient in zip(asked, gradients, strict=True):
+        if gradient is not None:
+            apart = exchanged(one.tensor.detach(), one.rows) - one.tensor.detach()
+            moved = (gradient * apart).nan_to_num(nan=0.0).sum().abs()
+            if float(moved) >= PLAIN * unit * len(images):
+                matters.add(one.number)
+    found = defaultdict[Number, list[Result]](list)
+    for one in leading:
+        found[one.number].append(one)
+    return {
+        number: runs[0].name for number, runs in found.items() if number not in matters and any(map(_differs, runs))
+    }
+
+
+def _differs(result: Result) -> bool:
+    tensor = result.tensor.detach()
+    return result.rows == 1 or not torch.equal(exchanged(tensor, result.rows), tensor)
+
+
+def _unit(logits: Tensor) -> Tensor:
+    return (logits - logits.mean(0)).abs().mean()
+
+
+def _storage(tensor: Tensor) -> int:
+    # An empty tensor has none.
+    return tensor.untyped_storage().data_ptr() or -id(tensor)
