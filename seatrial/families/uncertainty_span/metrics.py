@@ -140,7 +140,8 @@ METRICS = (
         description="Share of examples that are predicted rightly, and still so under the paper's two attacks and at "
         "every image that the stage `ascent` asked about, which goes for the decision boundary too. These are fewer "
         "means than AutoAttack's, so `robust_accuracy` may be lower; where it is low, a small span is of an "
-        "uncertainty that does not follow the decisions. From effort `standard` on.",
+        "uncertainty that does not follow the decisions. From effort `standard` on; without "
+        "gradients at every image that was asked about.",
         depends_on=_depends(has_effort=True),
         per_example=RECORDS + "decision_kept",
     ),

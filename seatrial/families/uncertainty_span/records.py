@@ -28,8 +28,8 @@ CALIBRATED = "calibrated_entropy_{}"
 
 
 CHANGED = "changed"
-"""Column of the stage ``ascent``: whether any image it asked about was predicted otherwise than the clean one. Records
-from before it was kept have none."""
+"""Column of the stage ``ascent``, or of the attack on a model that gives no gradients: whether any image it asked about
+was predicted otherwise than the clean one. Records from before it was kept have none."""
 
 MOST_PIXELS = 3 * 512 * 512
 """Values of the largest image that is kept to be looked at."""
@@ -99,6 +99,9 @@ def decision_kept(records: Records) -> Values | None:
     """Return whether each prediction is right and withstands, on the examples of the paper's two attacks."""
     names = ("label", "prediction_clean", "prediction_over", "prediction_under")
     attack, further = records.columns("attack", names), records.columns(STAGES[0], (CHANGED,))
+    if further is None:
+        # Without gradients there is one stage.
+        further = records.columns("attack", (CHANGED,))
     if attack is None or further is None:
         return None
     ids, label, clean, over, under = (attack[name] for name in ("example_id", *names))

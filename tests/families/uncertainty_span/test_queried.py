@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from seatrial.families.shared.per_example import Records
 from seatrial.families.uncertainty_span.effort import questions
+from seatrial.families.uncertainty_span.records import decision_kept
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span.estimates import spans
@@ -64,6 +66,23 @@ def test_it_comes_near_what_gradients_find_and_says_that_it_had_none() -> None:
     assert flags_of(result) == {"gradient_free": "warning"}
     assert "mus_calibrated" not in result.estimates
     assert "span_growth" not in result.estimates
+
+
+def test_decisions_that_questions_change_are_counted_whatever_the_entropy_does() -> None:
+    faint = Served(lambda images: NETWORK.function(images) / 1e3, 4)
+    result, done = audit(parameters(steps=20), faint, (LEVELLED, LABELS))
+    changed, crossed = (
+        torch.tensor(done["attack"][name].to_numpy(zero_copy_only=False)) for name in ("changed", "crossed")
+    )
+    assert (changed | ~crossed).all()
+    right = NETWORK.function(LEVELLED).argmax(1) == LABELS
+    left = result.estimates["adversarial_accuracy"].value
+    assert left == pytest.approx(float((right & ~changed).float().mean()))
+    assert result.estimates["mus_worst"].value < 0.01
+    assert left < result.estimates["clean_accuracy"].value - 0.2
+    values = decision_kept(Records({}, {}, done.get))
+    assert values is not None
+    assert values.values.mean() == pytest.approx(left)
 
 
 def one_hot(images: Tensor) -> Tensor:

@@ -116,17 +116,19 @@ def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
     found["mus_worst"] = mean(widest(sample, others), nats(sample))
     if "tempered" in others:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
+    # Without gradients there is one stage.
+    further = others.get(STAGES[0], sample)
+    if further.has(CHANGED):
+        found["adversarial_accuracy"] = proportion(_kept(sample, further))
     if STAGES[0] in others:
-        if others[STAGES[0]].has(CHANGED):
-            found["adversarial_accuracy"] = proportion(_kept(sample, others[STAGES[0]]))
         found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))
     return found
 
 
-def _kept(sample: Sample, ascent: Sample) -> NDArray[np.bool_]:
+def _kept(sample: Sample, further: Sample) -> NDArray[np.bool_]:
     """Return (valid,) whether a prediction is right and no attack changed it."""
     label, clean, *attacked = (sample.floats(name) for name in ("label", *(f"prediction_{arm}" for arm in ARMS)))
-    return decisions_kept(label, clean, attacked, sample.align(ascent, CHANGED)) > 0
+    return decisions_kept(label, clean, attacked, sample.align(further, CHANGED)) > 0
 
 
 def widest(sample: Sample, others: Mapping[str, Sample]) -> Floats:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import BISECTIONS, questions
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.records import CHANGED
 from workers.attacks.autoattack.balls import towards_origin
 from workers.attacks.autoattack.rays import Rays
 from workers.attacks.autoattack.square import Square
@@ -33,10 +34,13 @@ class Extremes:
         over: (n, classes) logits of least entropy.
         under: (n, classes) of greatest.
         non_finite: (n,) bool, some output was not finite.
+        changed: (n,) bool, some prediction was another one than that of the clean image.
     """
 
     def __init__(self, clean: Tensor) -> None:
         self.over, self.under = clean.clone(), clean.clone()
+        self._predictions = clean.argmax(1)
+        self.changed = torch.zeros_like(self._predictions, dtype=torch.bool)
         self.non_finite = ~clean.isfinite().all(1)
         self._lowest, self._highest = entropy(clean), entropy(clean)
 
@@ -44,6 +48,7 @@ class Extremes:
         """Take in logits (k, classes) of the examples at ``indices`` (k,); return their entropies (k,)."""
         found, finite = entropy(logits), logits.isfinite().all(1)
         self.non_finite[indices] |= ~finite
+        self.changed[indices] |= finite & (logits.argmax(1) != self._predictions[indices])
         less, more = finite & (found < self._lowest[indices]), finite & (found > self._highest[indices])
         self.over[indices[less]], self._lowest[indices[less]] = logits[less], found[less]
         self.under[indices[more]], self._highest[indices[more]] = logits[more], found[more]
@@ -116,6 +121,7 @@ def attack_by_queries(params: UncertaintySpanParams, context: ImageContext, batc
         "classes": torch.full_like(batch.labels, classes),
         QUERIES: torch.full_like(batch.labels, asked.total),
         "crossed": across.broken | decided.broken,
+        CHANGED: reached.changed,
     }
     start = margin(clean.double(), predictions)
     for arm, logits, sign in (("over", reached.over, 1), ("under", reached.under, -1)):
