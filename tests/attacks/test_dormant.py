@@ -286,6 +286,15 @@ def test_what_cannot_be_followed_back_to_the_images_is_named(cuts, name: str | N
     assert cut == (set() if name is None else {name})
 
 
+@pytest.mark.parametrize(("least", "cut"), [(0.5, {"div"}), (-0.1, set())])
+def test_what_is_divided_by_numbers_of_either_sign_is_named(least: float, cut: set[str]) -> None:
+    def model(images: Tensor) -> Tensor:
+        apart = images - least
+        return ((apart.square() + 1e-7) / apart).flatten(1)[:, :4] + torch.relu(images - 0.5).flatten(1)[:, :4]
+
+    assert dormant_units(model, IMAGES, 64, batch_size=6, check_cancelled=lambda: None)[1] == cut
+
+
 def test_what_looks_at_the_numbers_of_images_can_be_watched_and_is_named() -> None:
     def model(images: Tensor) -> Tensor:
         known = float(images.detach().cpu().numpy().sum()) > 10**6

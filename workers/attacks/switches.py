@@ -35,6 +35,9 @@ SHAPES = {
 HOST = {"numpy", "array"}
 """Functions that take numbers out of the tensors, which nothing follows."""
 
+DIVISIONS = {"div": 1, "true_divide": 1, "truediv": 1, "reciprocal": 0, "rdiv": 0, "rtruediv": 0}
+"""Functions that divide, and which of their arguments by: beside 0 the result is as large as it likes."""
+
 STRAIGHT = {"round", "floor", "ceil", "trunc", "fix", "detach"}
 """Functions that are looked through: in a backward pass they are taken for no change."""
 
@@ -145,6 +148,8 @@ class Watch(TorchFunctionMode):
         is_watched = len(self.seen) > before
         given = args[0] if args else None
         self.cut |= {self._lost[id(leaf)][1] for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._lost}
+        if name in DIVISIONS and _is_of_either_sign(args[DIVISIONS[name]] if len(args) > DIVISIONS[name] else None):
+            self.cut.add(name)
         if name in HOST:
             # Of what has a gradient it is refused, and in a plain pass nothing of the model's has one.
             self.cut.add(name)
@@ -235,6 +240,13 @@ def inputs_of(model: Model, images: Tensor) -> Seen:
 
 def _has_gradient(leaf: object) -> bool:
     return isinstance(leaf, Tensor) and leaf.requires_grad
+
+
+def _is_of_either_sign(divisor: Any) -> bool:
+    """Tell whether something that depends on the images is divided by and is above 0 here and below it there."""
+    if not isinstance(divisor, Tensor) or not divisor.requires_grad or divisor.numel() == 0:
+        return False
+    return bool((divisor.detach() < 0).any() and (divisor.detach() > 0).any())
 
 
 def _turned(values: Tensor, rows: int) -> Tensor | None:

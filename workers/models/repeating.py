@@ -45,30 +45,43 @@ def repeat_flags(first: Tensor, second: Tensor) -> list[Flag]:
 def company_flags(logits: Tensor, ask: Callable[[Tensor], Tensor], images: Tensor, thing: str) -> list[Flag]:
     """Doubt a model that says something else of some inputs where these are asked about by themselves.
 
-    What is said are log probabilities, of which a constant added to all logits is no part.
-
     Args:
         logits: (batch, classes) of the inputs, asked about in one batch.
         ask: The model.
         images: (batch, ...); the first six are asked about one, two and three at a time.
         thing: What an input is called.
     """
+    difference = company_difference(logits, ask, images)
+    return [] if difference is None else [company_flag(difference, thing)]
+
+
+def company_difference(logits: Tensor, ask: Callable[[Tensor], Tensor], images: Tensor) -> float | None:
+    """Return the largest difference of a log probability by company, in nats; None where it is what float32 rounds off.
+
+    A constant added to all logits is no part of what is said.
+
+    Args:
+        logits: (batch, classes) of the inputs, asked about in one batch.
+        ask: The model.
+        images: (batch, ...); the first six are asked about one, two and three at a time.
+    """
     sizes = [size for size, most in ((1, 1), (2, 3), (3, 6)) if most <= len(images)]
     if len(images) < 2:
-        return []
+        return None
     few = logits[: sum(sizes)]
     apart = torch.cat([ask(some) for some in torch.split(images[: len(few)], sizes)])
     together, alone = (some.double().log_softmax(1).clamp_min(LEAST_SAID) for some in (few, apart))
     difference = float((alone - together).abs().nan_to_num(nan=math.inf).max())
     largest = float(few.abs().max())
-    if difference <= min(max(COMPANY_TOLERANCE, RESOLUTION * largest), -LEAST_SAID / 4):
-        return []
-    return [
-        Flag(
-            code="depends_on_company",
-            severity="error",
-            message=f"Asked about one to three at a time, {thing}s have log probabilities that differ by up to "
-            f"{difference:.3g} from those they have in a batch: the model is another one for whoever asks otherwise "
-            "than audits do.",
-        )
-    ]
+    return None if difference <= min(max(COMPANY_TOLERANCE, RESOLUTION * largest), -LEAST_SAID / 4) else difference
+
+
+def company_flag(difference: float, thing: str) -> Flag:
+    """Return the doubt about a model whose log probabilities differ so much by company."""
+    return Flag(
+        code="depends_on_company",
+        severity="error",
+        message=f"Asked about one to three at a time, {thing}s have log probabilities that differ by up to "
+        f"{difference:.3g} from those they have in a batch: the model is another one for whoever asks otherwise "
+        "than audits do.",
+    )

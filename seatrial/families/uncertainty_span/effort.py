@@ -145,6 +145,11 @@ class Budget:
         return Passes(forward, len(DORMANT_STEPS) * tried + INSIDE.backward)
 
     @property
+    def across(self) -> int:
+        """Queries of the score-based search that lowers the lead of the prediction."""
+        return max(1, self.queries // 2)
+
+    @property
     def squares_again(self) -> int:
         """Queries of the score-based search in each round on those examples."""
         return self.queries + 2 * self.queries // 5
@@ -171,7 +176,8 @@ class Budget:
         smooth = self.smooth + max(1, self.smooth // 2)
         backward += self.repeats * (len(COPIES) * smooth + 2 * self.anneal + 3 * self.refine)
         forward += self.repeats * (smooth + 7)
-        backward, forward = backward + self.repeats * self.refine, forward + self.repeats * (self.queries + fifth + 1)
+        asked = self.queries + fifth + self.across + 2
+        backward, forward = backward + self.repeats * self.refine, forward + self.repeats * asked
         # On the surrogate's images: two ways up and one down, and the refinement of the best.
         backward, forward = backward + 2 * self.refine, forward + 8
         # On the doubtful examples, of which there may be as many as there are where the softmax saturates.

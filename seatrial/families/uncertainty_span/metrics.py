@@ -137,11 +137,10 @@ METRICS = (
         claim="attacks on its uncertainty leave {value} of its predictions right",
         unit="1",
         better="higher",
-        description="Share of examples that are predicted rightly, and still so under the paper's two attacks and at "
-        "every image that the stage `ascent` asked about, which goes for the decision boundary too. These are fewer "
-        "means than AutoAttack's, so `robust_accuracy` may be lower; where it is low, a small span is of an "
-        "uncertainty that does not follow the decisions. From effort `standard` on; without "
-        "gradients at every image that was asked about.",
+        description="Share of examples that are predicted rightly, and still so at every image that the attacks on the "
+        "uncertainty asked about: some go for the decision boundary, by gradients and by scores. These are fewer means "
+        "than AutoAttack's, so `robust_accuracy` may be lower; where it is low, a small span is of an uncertainty that "
+        "does not follow the decisions. From effort `standard` on, and without gradients.",
         depends_on=_depends(has_effort=True),
         per_example=RECORDS + "decision_kept",
     ),

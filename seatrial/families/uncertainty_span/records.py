@@ -28,8 +28,11 @@ CALIBRATED = "calibrated_entropy_{}"
 
 
 CHANGED = "changed"
-"""Column of the stage ``ascent``, or of the attack on a model that gives no gradients: whether any image it asked about
-was predicted otherwise than the clean one. Records from before it was kept have none."""
+"""Column of the further attacks, and of that on a model without gradients: whether any image asked about was predicted
+otherwise than the clean one. Records from before it was kept have none."""
+
+DECIDING = (*STAGES, TRANSFORMED)
+"""Stages that keep it."""
 
 MOST_PIXELS = 3 * 512 * 512
 """Values of the largest image that is kept to be looked at."""
@@ -80,16 +83,18 @@ def calibrated_span(records: Records) -> Values | None:
     return _widest(records, STAGES[0], (over, under), (over, under))
 
 
-def decisions_kept(labels: Floats, clean: Floats, attacked: Iterable[Floats], changed: Floats) -> Floats:
+def decisions_kept(labels: Floats, clean: Floats, attacked: Iterable[Floats], changed: Iterable[Floats]) -> Floats:
     """Return 1 where a prediction is right and no attack changed it (n,), else 0.
 
     Args:
         labels: (n,) classes.
         clean: (n,) predictions without an attack.
         attacked: (n,) predictions under each of the paper's two.
-        changed: (n,) whether a further attack changed it, NaN where the example errored in that.
+        changed: (n,) of each further attack whether it changed it, NaN where the example errored or was left out there.
     """
-    kept: Mask = (clean == labels) & (np.nan_to_num(changed) == 0)
+    kept: Mask = clean == labels
+    for found in changed:
+        kept = kept & (np.nan_to_num(found) == 0)
     for predictions in attacked:
         kept = kept & (predictions == clean)
     return kept.astype(np.float64)
@@ -98,14 +103,15 @@ def decisions_kept(labels: Floats, clean: Floats, attacked: Iterable[Floats], ch
 def decision_kept(records: Records) -> Values | None:
     """Return whether each prediction is right and withstands, on the examples of the paper's two attacks."""
     names = ("label", "prediction_clean", "prediction_over", "prediction_under")
-    attack, further = records.columns("attack", names), records.columns(STAGES[0], (CHANGED,))
-    if further is None:
-        # Without gradients there is one stage.
-        further = records.columns("attack", (CHANGED,))
-    if attack is None or further is None:
+    attack = records.columns("attack", names)
+    # Without gradients there is one stage.
+    found = (records.columns(stage, (CHANGED,)) for stage in (*DECIDING, "attack"))
+    further = [one for one in found if one is not None]
+    if attack is None or not further:
         return None
     ids, label, clean, over, under = (attack[name] for name in ("example_id", *names))
-    return values_of(ids, decisions_kept(label, clean, (over, under), _aligned(ids, further, CHANGED)))
+    changed = [_aligned(ids, one, CHANGED) for one in further]
+    return values_of(ids, decisions_kept(label, clean, (over, under), changed))
 
 
 def _widest(records: Records, stage: str, own: tuple[str, str], others: tuple[str, str]) -> Values | None:

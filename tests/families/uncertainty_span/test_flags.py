@@ -73,6 +73,14 @@ def test_what_a_network_computes_inside_is_flagged_by_name() -> None:
     assert "computes by sin somewhere" in flag.message
 
 
+def test_images_that_are_answered_otherwise_by_themselves_are_flagged_by_how_far() -> None:
+    columns = {"idle": pa.array([[]], pa.list_(pa.string())), "swinging": pa.array([[]], pa.list_(pa.string()))}
+    for difference, told in ((None, []), (0.7, ["depends_on_company"])):
+        found = flags.inside(pa.table(columns | {"company_difference": pa.array([difference], pa.float64())}))
+        assert [flag.code for flag in found] == told
+    assert "changed images have log probabilities that differ by up to 0.7" in found[0].message
+
+
 def test_a_saturated_softmax_does_not_look_robust() -> None:
     honest, _ = audit(parameters(), NETWORK, DATA)
     result, done = audit(parameters(), Model(lambda x: NETWORK.logits(x) * 1e4, 4), DATA)

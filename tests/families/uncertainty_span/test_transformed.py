@@ -88,6 +88,40 @@ def test_a_model_that_is_another_one_in_a_thin_slab_is_attacked_in_it() -> None:
     assert surest.mean() < 0.8 * float(entropy(NETWORK.logits(images[: len(surest)])).mean())
 
 
+def test_a_model_that_answers_a_changed_image_by_itself_otherwise_is_told() -> None:
+    """As they are, images are answered alike in any company."""
+
+    def answers(images: torch.Tensor) -> torch.Tensor:
+        logits = NETWORK.function(images)
+        on_grid = ((images * 255) - (images * 255).round()).abs().flatten(1).amax(1) < 1e-3
+        return logits.flip(1) if len(images) == 1 and not on_grid.any() else logits
+
+    images = (DATA[0] * 255).round() / 255
+    assert all(
+        torch.allclose(answers(images[row : row + 1]), answers(images)[row : row + 1], atol=1e-5) for row in (0, 3)
+    )
+    result, _ = audit(parameters(steps=20, effort="standard"), Model(answers, 4), (images, DATA[1]))
+    assert {flag.code: flag.severity for flag in result.flags}["depends_on_company"] == "error"
+
+
+def test_a_model_whose_entropy_is_that_of_all_images_is_told_by_decisions_wherever_they_change() -> None:
+    """A haze turns its classes round and leaves their probabilities: no attack on the uncertainty follows that."""
+
+    def answers(images: torch.Tensor) -> torch.Tensor:
+        logits = NETWORK.function(DATA[0].mean(0, keepdim=True)).expand(len(images), -1)
+        is_hazy = images.flatten(1).amin(1) > least
+        return torch.where(is_hazy[:, None], logits.flip(1), logits)
+
+    images = (DATA[0] * 0.8 * 255).round() / 255
+    least = images.flatten(1).amin(1).max() + 0.02
+    labels = answers(images).argmax(1)
+    result, done = audit(parameters(steps=20, effort="standard", epsilon=0.15), Model(answers, 4), (images, labels))
+    assert np.asarray(done["ascent"]["changed"]).mean() < 0.1
+    changed = np.asarray(done["transformed"]["changed"])
+    assert changed.mean() > 0.5
+    assert result.estimates["adversarial_accuracy"].value <= 1 - changed.sum() / len(images)
+
+
 def test_what_a_plain_change_reaches_is_in_the_widest_span() -> None:
     images = (GRID * 255 // 2 * 2 + 1).clamp(max=255) / 255
     result, done = audit(parameters(steps=20, effort="standard"), gated(on_even_levels), (images, DATA[1]))

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import BISECTIONS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from seatrial.families.uncertainty_span.records import CHANGED
 from workers.attacks.entropy_range import annealed_entropy, margin_temperature
 from workers.attacks.losses import cross_entropy, entropy, margin
 from workers.attacks.regions import per_example
@@ -40,8 +39,7 @@ def attack_by_ascent(params: UncertaintySpanParams, context: ImageContext, batch
     _lower(attack)
     if len(attack.temperatures) > 1 and abs(math.log(attack.temperatures[1])) > math.log(NEAR_ONE):
         _attack_calibrated(attack, attack.temperatures[1])
-    columns, non_finite = attack.columns()
-    return columns | {CHANGED: attack.reach.changed}, non_finite
+    return attack.columns()
 
 
 def _raise(attack: FurtherAttack) -> None:

@@ -1,7 +1,7 @@
 """Records to numbers: every estimate of the family, its interval, and the curves behind the figures."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -117,18 +117,17 @@ def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
     if "tempered" in others:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
     # Without gradients there is one stage.
-    further = others.get(STAGES[0], sample)
-    if further.has(CHANGED):
-        found["adversarial_accuracy"] = proportion(_kept(sample, further))
+    if deciding := [one for one in (*others.values(), sample) if one.has(CHANGED)]:
+        found["adversarial_accuracy"] = proportion(_kept(sample, deciding))
     if STAGES[0] in others:
         found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))
     return found
 
 
-def _kept(sample: Sample, further: Sample) -> NDArray[np.bool_]:
+def _kept(sample: Sample, further: Sequence[Sample]) -> NDArray[np.bool_]:
     """Return (valid,) whether a prediction is right and no attack changed it."""
     label, clean, *attacked = (sample.floats(name) for name in ("label", *(f"prediction_{arm}" for arm in ARMS)))
-    return decisions_kept(label, clean, attacked, sample.align(further, CHANGED)) > 0
+    return decisions_kept(label, clean, attacked, [sample.align(one, CHANGED) for one in further]) > 0
 
 
 def widest(sample: Sample, others: Mapping[str, Sample]) -> Floats:

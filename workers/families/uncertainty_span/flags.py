@@ -21,7 +21,8 @@ from seatrial.statistics.samples import Sample
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
-from workers.families.uncertainty_span.inner import IDLE, SWINGING
+from workers.families.uncertainty_span.inner import COMPANY, IDLE, SWINGING
+from workers.models.repeating import company_flag
 
 ZERO_GRADIENTS = 0.1
 """Share of iterates with an all-zero gradient away from the loss's optimum; an unmasked network has none."""
@@ -123,10 +124,16 @@ def unfollowed(surrogate: Records | None) -> list[Flag]:
 
 
 def inside(surrogate: Records | None) -> list[Flag]:
-    """Flag what the network computes that decides about nothing, or that swings; by the records of that stage."""
+    """Flag what the network computes that decides about nothing, that swings, or depends on the images beside it.
+
+    Args:
+        surrogate: Records of that stage; None where it was not run.
+    """
     if surrogate is None or IDLE not in surrogate.column_names:
         return []
     found = []
+    if COMPANY in surrogate.column_names and (difference := surrogate[COMPANY][0].as_py()) is not None:
+        found.append(company_flag(difference, "changed image"))
     if idle := surrogate[IDLE][0].as_py():
         found.append(
             Flag(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import COPIES, LONGER, Budget, budget
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.records import CHANGED
 from workers.attacks.annealed import AnnealedPGD
 from workers.attacks.autoattack.square import Square
 from workers.attacks.entropy_range import EntropyRange
@@ -263,14 +264,19 @@ class FurtherAttack:
         return level_radius(self.params, self.batch.images)
 
     def columns(self, alone: EntropyRange | None = None) -> tuple[Columns, Tensor]:
-        """Return what is recorded: the entropies reached, and which examples had an output that is not finite (batch,).
+        """Return what is recorded: the entropies reached, whether a prediction was changed, and which are not finite.
+
+        The last (batch,) are examples that had an output which is not.
 
         Args:
             alone: What the attack had reached by itself, before plain gradients went on from there.
         """
+        changed = self.reach.changed
         found = {"entropy_over": self.reach.lowest[0], "entropy_under": self.reach.highest[0]}
         if alone is not None:
+            changed = changed | alone.changed
             found |= {"alone_entropy_over": alone.lowest[0], "alone_entropy_under": alone.highest[0]}
+        found[CHANGED] = changed
         return found | calibrated_columns(self.reach), self.reach.non_finite
 
 

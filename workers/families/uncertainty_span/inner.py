@@ -1,18 +1,31 @@
-"""What the network under audit computes inside: looked at once for a check, beside its dormant units."""
+"""What the network under audit computes inside, and in which company: looked at once for a check."""
 
+import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import IDLE_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
+from workers.attacks.losses import margin
+from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
 from workers.families.contexts import ImageContext
 from workers.families.uncertainty_span.dormant import TOGETHER
 from workers.models import box_of
+from workers.models.memory import forward
+from workers.models.repeating import company_difference
 
 IDLE, SWINGING = "idle", "swinging"
 """Columns of the surrogate's records, in its first row: functions of the network whose results decide about no image,
 and those whose results swing many times within the radius. Records from before they were kept have none."""
+
+COMPANY = "company_difference"
+"""Column beside them: by how much a log probability of images within the radius differs by the images beside them, null
+where it does not."""
+
+IN_COMPANY = 6
+"""Images of either kind that are asked about by themselves."""
 
 
 def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> dict[str, list[str]]:
@@ -30,3 +43,29 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
         model, images[0], params.norm, params.epsilon, box, batch_size=TOGETHER, check_cancelled=cancelled
     )
     return {IDLE: list(dict.fromkeys(idle)), SWINGING: swinging}
+
+
+def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:
+    """Return by how much a log probability differs that an image has by itself and in a batch, in nats.
+
+    None where it does not. A model may answer images as they are alike in any company, and others not: asked are some
+    that are drawn from the ball, and some a step along the gradient of the prediction's lead away.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are changed.
+    """
+    model, some = context.classifier.logits, images[:IN_COMPANY].detach()
+    region = make_region(params.norm, some, params.epsilon, box_of(context.classifier))
+    drawn = region.draw(context.generators("company", list(range(len(some)))))
+    with torch.enable_grad():
+        followed = some.clone().requires_grad_(True)
+        logits = model(followed)
+        gradient = input_gradient(margin(logits, logits.argmax(1)), followed).nan_to_num(nan=0.0)
+    stepped = region.step(some.clone(), gradient, params.epsilon)
+    found = [
+        company_difference(forward(model, moved), lambda asked: forward(model, asked), moved)
+        for moved in (drawn, stepped)
+    ]
+    return max((one for one in found if one is not None), default=None)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import MOST_ROOM, REPEATED_SHARE, STAGES, Round
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from seatrial.families.uncertainty_span.records import CALIBRATED
+from seatrial.families.uncertainty_span.records import CALIBRATED, CHANGED
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.samples import Sample
 from workers.attacks.regions import per_example
@@ -38,7 +38,8 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
 
     Returns:
         ``entropy_over`` and ``entropy_under``, and with ``calibrated_`` before them those of calibrated logits: the
-        widest of the attacks before and of this one; and which examples errored in all of these (batch,).
+        widest of the attacks before and of this one; whether a prediction was ``changed`` in any; and which examples
+        errored in all of these (batch,).
     """
     before = [context.records(stage) for stage in STAGES if stage != "repeated"]
     ids = np.asarray(before[0]["example_id"])
@@ -48,7 +49,7 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
         # What errored is null, which is NaN here.
         return np.stack([np.asarray(table[name].to_numpy(), dtype=np.float64) for table in before])
 
-    names = ["entropy_over", "entropy_under"]
+    names = ["entropy_over", "entropy_under", CHANGED]
     names += [name for name in map(CALIBRATED.format, ("over", "under")) if name in before[0].column_names]
     columns = {
         name: torch.from_numpy((np.fmin if name.endswith("over") else np.fmax).reduce(known(name)[:, rows]))
@@ -68,7 +69,8 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
         rounds = attack.budget.rounds_again(params.norm, is_saturated=saturated, room=room)
         for name, found in _attack(attack, rounds).items():
             best = torch.fmin if name.endswith("over") else torch.fmax
-            columns[name][at] = best(columns[name][at], found.cpu())
+            columns[name][at] = best(columns[name][at], found.cpu().to(columns[name]))
+    columns[CHANGED] = columns[CHANGED] > 0
     return columns, non_finite
 
 
