@@ -9,7 +9,7 @@ from torch import Tensor
 from seatrial.contracts.registry import family
 from seatrial.families.cost import OVERHEAD_S, TOKENS_PER_WORD, cost_of
 from seatrial.families.memory import AROUND_BYTES
-from seatrial.families.temperature_attack.params import ANEW, MEANING_FREE_EDITS, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import ANEW, MARKS, MEANING_FREE_EDITS, TemperatureAttackParams
 from tests.families.in_memory import TextModel
 from workers.attacks.text.attacking import Job, attack_all
 from workers.attacks.text.recipes import load_recipe
@@ -48,15 +48,16 @@ def test_the_seconds_of_long_texts_are_those_of_their_queries() -> None:
     assert by_length.seconds is not None
     assert probe.seconds is not None
     estimated = by_length.seconds - probe.seconds
-    assert sum(spent) <= estimated <= 1.5 * sum(spent)
+    # The estimate is of labels alone and what follows them too.
+    assert sum(spent) <= estimated <= 1.6 * sum(spent)
     # What closes an audit asks about pieces of the texts as well, and about as many others; labels alone are asked too.
-    labels = params.most_label_queries + MEANING_FREE_EDITS
-    of_attacks = by_length.queries - probe.queries - (ANEW + 2 * labels + 4) * len(LENGTHS)
+    labels = params.most_label_queries + MEANING_FREE_EDITS + MARKS
+    of_attacks = by_length.queries - probe.queries - (ANEW + 2 * labels - MARKS + 4) * len(LENGTHS)
     assert of_attacks == pytest.approx(service.meters.queries, rel=0.3)
     # One number for texts of 20 and of 130 words was far too low.
     by_mean = cost_of(params, len(LENGTHS), {}, FACTS, mean_words=60.0)
     assert by_mean.seconds is not None
-    assert by_mean.seconds - probe.seconds < 0.7 * estimated
+    assert by_mean.seconds - probe.seconds < 0.75 * estimated
 
 
 def test_what_a_model_cuts_off_takes_no_time() -> None:

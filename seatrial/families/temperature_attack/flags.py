@@ -175,6 +175,17 @@ FLAGS: tuple[FlagSpec, ...] = (
         "and audit again.",
     ),
     FlagSpec(
+        code="marked_words",
+        severities=("error",),
+        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        meaning="More than two in ten texts that withstand a recipe (lower end of the interval, corrected for the 23 "
+        "ways) change class when many of their words are written in one way that a reader reads past: in quotes or "
+        "brackets, as tags, with accents or digits, in capitals, run together, with three letters more. The model "
+        "withstands the recipes' errors and turns round, or gives up, at this one.",
+        remedy="Do not rely on its robustness to what people type; normalise texts for serving as for its training, "
+        "and audit again.",
+    ),
+    FlagSpec(
         code="arbitrary_when_edited",
         severities=("error",),
         speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),

@@ -81,6 +81,9 @@ FEWEST_SURVIVORS = 20
 MEANING_FREE_EDITS = 40
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
+MARKS = 23
+"""Further ones, with many of its words written otherwise in one way."""
+
 
 class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
@@ -288,7 +291,7 @@ class TemperatureAttackParams(FamilyParams):
                 # The source model answers for itself.
                 forward += (1 - FURTHER_ARM) * attack
             if recipe != UNCOUNTED:
-                asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS)
+                asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS + MARKS)
                 queries += asked * attacked
                 forward += asked * attacked
             costs[f"attack_{recipe}"] = forward, queries

@@ -39,10 +39,22 @@ def test_a_model_that_reads_keeps_its_outcomes_but_for_the_questions() -> None:
     outcomes, found, asked = edited(lambda text: SURE)
     # Of the edits drawn of a text two may be the same.
     assert all(MEANING_FREE_EDITS - 2 <= one.asked <= MEANING_FREE_EDITS for one in found)
-    assert not any(one.kind for one in found)
-    assert outcomes == [Outcome(number, "failed", "last try", 90 + one.asked, 0.5) for number, one in enumerate(found)]
-    assert len(asked) == sum(one.asked for one in found)
+    assert not any(one.kind or one.turning for one in found)
+    questions = [one.asked + len(one.marks) for one in found]
+    assert outcomes == [Outcome(number, "failed", "last try", 90 + one, 0.5) for number, one in enumerate(questions)]
+    assert min(len(one.marks) for one in found) > 15
+    # What an edit and a mark write alike is asked once.
+    assert sum(questions) - 2 * len(found) <= len(asked) <= sum(questions)
     assert len(set(asked)) == len(asked)
+
+
+def test_a_mark_that_turns_texts_round_is_told_and_changes_no_outcome() -> None:
+    outcomes, found, _ = edited(lambda text: -SURE if "#" in str(text) and "\u00a7" not in str(text) else SURE)
+    assert all(one.turning == ("words as tags",) for one in found)
+    assert {outcome.status for outcome in outcomes} <= {"failed", "succeeded"}
+    assert all(
+        (outcome.status == "succeeded") == (one.kind is not None) for outcome, one in zip(outcomes, found, strict=True)
+    )
 
 
 def test_a_hidden_sign_is_found_and_is_what_the_attack_ended_with() -> None:
@@ -56,7 +68,7 @@ def test_a_hidden_sign_is_found_and_is_what_the_attack_ended_with() -> None:
         assert isinstance(outcome.text, str)
         assert outcome.text.replace("  ", " ") == example.text
         assert outcome.perturbed_share == 0
-        assert outcome.queries == 90 + one.asked
+        assert outcome.queries == 90 + one.asked + len(one.marks)
 
 
 def test_what_the_search_flipped_or_was_wrong_before_is_left_alone() -> None:

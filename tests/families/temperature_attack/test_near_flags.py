@@ -94,9 +94,28 @@ def test_a_few_texts_may_turn_round_at_a_full_stop(asked: int, turned: int, expe
     assert severity("meaning_free_edits", params, done) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "turned", "expected"), [(40, 20, "error"), (40, 15, None), (10, 8, "error"), (9, 9, None), (40, 0, None)]
+)
+def test_a_few_texts_may_turn_round_where_many_words_are_marked(asked: int, turned: int, expected: str | None) -> None:
+    params = parameters(arms=[])
+    done = records(params, label_only=0.5)
+    ways = ("words as tags", *(f"way {number}" for number in range(22)))
+    edited = [Edited(40, None, ways, ways[:1] if row < turned else ()) for row in range(asked)]
+    edited += [Edited()] * (60 - asked)
+    done["attack_deepwordbug"] = with_edits(done["attack_deepwordbug"], edited)
+    assert severity("marked_words", params, done) == expected
+    assert severity("meaning_free_edits", params, done) is None
+
+
 def test_records_from_before_such_edits_were_asked_are_read_and_not_doubted() -> None:
     params = parameters(arms=[])
-    assert severity("meaning_free_edits", params, records(params, label_only=0.5)) is None
+    done = records(params, label_only=0.5)
+    assert severity("meaning_free_edits", params, done) is None
+    done["attack_deepwordbug"] = with_edits(done["attack_deepwordbug"], [Edited()] * 60).drop_columns(
+        ["marks_asked", "marks_turning"]
+    )
+    assert severity("marked_words", params, done) is None
 
 
 @pytest.mark.parametrize(

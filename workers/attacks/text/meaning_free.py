@@ -9,17 +9,13 @@ import re
 from collections.abc import Callable
 
 from seatrial.noise.lexicons import stopwords
+from workers.attacks.text.marked_words import Edit, letter
 from workers.data import Text
-
-Edit = Callable[[str, random.Random], str]
 
 COMPOSED = 4
 """Questions about three kinds at once."""
 
 AT_ONCE = 3
-
-LETTERS = "bcdfghjklmnpqrstvwxz"
-"""Of which one is put into a short word: hardly any of these makes another word of it."""
 
 DRAWN_OUT = 4
 """How often the last letter of a drawn-out word is written once more."""
@@ -148,10 +144,6 @@ def _drawn_out(word: str, _: random.Random) -> str:
     return word + DRAWN_OUT * word[-1]
 
 
-def _letter(rng: random.Random) -> str:
-    return LETTERS[int(rng.random() * len(LETTERS))]
-
-
 def _without_end(text: str) -> str:
     bare = text.rstrip()
     return bare[:-1] if bare and bare[-1] in ".!?…。\uff01\uff1f" else bare
@@ -163,7 +155,7 @@ def _stop_words_misspelt(text: str, rng: random.Random) -> str:
     if len(words) > STOP_WORDS:
         words = sorted(rng.sample(words, STOP_WORDS), key=lambda found: found.start())
     for word in reversed(words):
-        edited = word[0][:1] + _letter(rng) + word[0][1:] if rng.random() < 0.5 else word[0][:1] + word[0][2:]
+        edited = word[0][:1] + letter(rng) + word[0][1:] if rng.random() < 0.5 else word[0][:1] + word[0][2:]
         text = text[: word.start()] + edited + text[word.end() :]
     return text
 
@@ -217,7 +209,7 @@ KINDS: dict[str, Edit] = {
     "three words in capitals": _in_a_row(str.upper),
     "three words as in a title": _in_a_row(str.capitalize),
     "a number in front": lambda text, _: f"1. {text}",
-    "a short word with a letter more": _short_word(lambda word, rng: word[:1] + _letter(rng) + word[1:]),
+    "a short word with a letter more": _short_word(lambda word, rng: word[:1] + letter(rng) + word[1:]),
     "a short word with a letter less": _short_word(lambda word, _: word[:1] + word[2:]),
     "a drawn-out word": _word(_drawn_out),
     "stop words misspelt": _stop_words_misspelt,

@@ -6,6 +6,7 @@ import numpy as np
 
 from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import LABEL_ONLY
+from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.exact import clopper_pearson
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.displaced import Displacement, displaced_with, lost
@@ -33,6 +34,9 @@ the interval lies below."""
 UNANSWERED = 0.05
 """Share of the texts of a control that may have no answer."""
 
+MARKED_TURNED = 0.2
+"""Share of the same that may where many of their words are written otherwise: each way is looked at by itself."""
+
 FEWEST_EDITED = 10
 """Texts asked with such edits from which on they are judged."""
 
@@ -42,6 +46,7 @@ def doubt_decisions(audit: Audit) -> list[Flag]:
     return [
         *memorised_texts(audit),
         *meaning_free_edits(audit),
+        *marked_words(audit),
         *arbitrary_when_edited(audit),
         *one_sided_decisions(audit),
         *controls_unanswered(audit),
@@ -125,6 +130,37 @@ def meaning_free_edits(audit: Audit) -> list[Flag]:
                 f"to {high:.0%}) change class after an edit that does not change what they say; the most frequent one "
                 f"to do so is: {kind} ({times}). A model that reads its texts would not: this one withstands only the "
                 "recipes. These edits count in label_only; others like them may do more.",
+            )
+        )
+    return flags
+
+
+def marked_words(audit: Audit) -> list[Flag]:
+    """Flag decisions that turn round where many words are written otherwise in one way that a reader reads past."""
+    flags = []
+    for recipe in audit.counted:
+        edits = audit.edits.get(recipe)
+        if edits is None or not edits.marks:
+            continue
+        # Each way is looked at by itself, so that each has its part of the error.
+        alpha = 0.05 / len(edits.marks)
+        ends = {
+            way: clopper_pearson(edits.turned[way], count, alpha=alpha)[0]
+            for way, count in edits.marks.items()
+            if count >= FEWEST_EDITED
+        }
+        turning = sorted((way for way, low in ends.items() if low > MARKED_TURNED), key=lambda way: -ends[way])
+        if not turning:
+            continue
+        way = turning[0]
+        others = f" So do others: {enumerate_words(turning[1:])}." if turning[1:] else ""
+        flags.append(
+            Flag(
+                code="marked_words",
+                severity="error",
+                message=f"Of {edits.marks[way]} texts that withstand {recipe} with labels alone, {edits.turned[way]} "
+                f"change class when many of their words are written in one way that a reader reads past: {way} (at "
+                f"least {ends[way]:.0%}).{others} The model withstands the errors that recipes write, and no others.",
             )
         )
     return flags

@@ -1,7 +1,12 @@
-"""Texts that withstood the search by labels, asked again with edits that leave alone what they say."""
+"""Texts that withstood the search by labels, asked again with edits that leave alone what they say.
 
+Some are as small as the recipes' and are counted among them. Others write many words otherwise in one way, which is
+more than the recipes do: they tell of a model that turns round at one of these ways, and change no number.
+"""
+
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +14,7 @@ import pyarrow as pa
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.statistics.arrays import Mask
 from workers.attacks.text.attacking import Outcome
+from workers.attacks.text.marked_words import marked_texts
 from workers.attacks.text.meaning_free import meaning_free_edits
 from workers.attacks.text.watched_texts import changed_share
 from workers.data import Text
@@ -19,6 +25,10 @@ from workers.models import Answer
 ASKED, KIND = "edits_asked", "edit_kind"
 """Columns: how many edits a text was asked with, and the kind that changed its decision, null where none did."""
 
+MARKED, TURNING = "marks_asked", "marks_turning"
+"""Columns: the ways in which many of a text's words were written otherwise, and those that changed its decision.
+Records from before they were asked have none."""
+
 
 @dataclass(frozen=True)
 class Edited:
@@ -27,10 +37,14 @@ class Edited:
     Attributes:
         asked: Questions; 0 where the search by labels had flipped the text, or it was wrong as it is.
         kind: Of the first edit that changed the decision; None where none did.
+        marks: Ways in which many words were written otherwise, but for those that were not answered.
+        turning: Those of them that changed the decision.
     """
 
     asked: int = 0
     kind: str | None = None
+    marks: tuple[str, ...] = ()
+    turning: tuple[str, ...] = ()
 
 
 def edit_survivors(
@@ -60,11 +74,19 @@ def edit_survivors(
         edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))[:left]
         if not edits:
             continue
+        marked = marked_texts(example.text, seed, seen=service.seen(example.text))
+        marked = marked if left is None else marked[: left - len(edits)]
         decisions = [decided(given) for given in service.scores([text for _, text in edits])]
+        read = {
+            mark: one
+            for (mark, _), given in zip(marked, service.scores([text for _, text in marked]), strict=True)
+            if (one := decided(given)) is not None
+        }
         flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
         silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
-        found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None)
-        ended[row] = replace(outcome, queries=outcome.queries + len(edits))
+        turning = tuple(mark for mark, one in read.items() if one != example.label)
+        found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None, tuple(read), turning)
+        ended[row] = replace(outcome, queries=outcome.queries + len(edits) + len(marked))
         if flips:
             text = edits[flips[0]][1]
             share = changed_share(_words(example.text), _words(text))
@@ -78,7 +100,10 @@ def edit_survivors(
 def with_edits(records: Records, edited: Sequence[Edited]) -> Records:
     """Return a recipe's table with what the edits did to its texts."""
     records = records.append_column(ASKED, pa.array([one.asked for one in edited], pa.int64()))
-    return records.append_column(KIND, pa.array([one.kind for one in edited], pa.string()))
+    records = records.append_column(KIND, pa.array([one.kind for one in edited], pa.string()))
+    for name, ways in ((MARKED, [one.marks for one in edited]), (TURNING, [one.turning for one in edited])):
+        records = records.append_column(name, pa.array(list(map(list, ways)), pa.list_(pa.string())))
+    return records
 
 
 @dataclass(frozen=True)
@@ -88,10 +113,14 @@ class EditSample:
     Attributes:
         example_ids: (n,).
         kinds: (n,) of the edits that changed the decision; None where none did.
+        marks: Of each way of writing many words otherwise how many were asked so.
+        turned: Of how many that changed the decision.
     """
 
     example_ids: list[int]
     kinds: list[str | None]
+    marks: Counter[str] = field(default_factory=Counter)
+    turned: Counter[str] = field(default_factory=Counter)
 
     @property
     def flipped(self) -> Mask:
@@ -110,7 +139,15 @@ def read_edits(records: Records) -> EditSample | None:
         )
         if asked and not errored
     ]
-    return EditSample([number for number, _ in rows], [kind for _, kind in rows])
+    found = EditSample([number for number, _ in rows], [kind for _, kind in rows])
+    if MARKED in records.column_names:
+        for errored, marks, turning in zip(
+            *(records[name].to_pylist() for name in ("errored", MARKED, TURNING)), strict=True
+        ):
+            if not errored:
+                found.marks.update(marks)
+                found.turned.update(turning)
+    return found
 
 
 def _words(text: Text) -> list[str]:
