@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seatrial.families.temperature_attack.params import MEANING_FREE_EDITS
+from seatrial.families.temperature_attack.params import MARKS, MEANING_FREE_EDITS
 from tests.client.test_gate import Gate
 from tests.models.endpoint.language_server import WORDS, LanguageServer, log_probabilities
 from tests.scripted import Scripted, serving
@@ -75,6 +75,6 @@ def test_both_families_of_texts_audit_it_by_scores_and_by_labels(server: Scripte
     report = json.loads((tmp_path / "report.json").read_text())
     found = {one["name"]: one["value"] for check in report["checks"] for one in check["estimates"]}
     asked = found["temperature_attack.mean_queries[arm=label_only,recipe=deepwordbug]"]
-    assert 2 <= asked <= 10 + MEANING_FREE_EDITS
+    assert 2 <= asked <= 10 + MEANING_FREE_EDITS + MARKS
     assert found["low_level_attack.score[attacker=keyboard_typo,level=0.5]"] is not None
     assert {one.json["model"] for one in server.asked} == {"tiny"}
