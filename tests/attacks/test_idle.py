@@ -5,53 +5,36 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seatrial.store.settings import Settings
+from tests.attacks.test_dormant import IMAGES, LEAST, Gated, along
 from tests.models.builders import CPU, manifest
 from tests.models.exportable import KINDS, SHAPE, export, made
 from workers.attacks.idle import exchanged, idle_functions
 from workers.models.loading import load_image_classifier
-
-IMAGES = torch.rand(12, *SHAPE, generator=torch.Generator().manual_seed(1))
-PATTERN = torch.randint(0, 2, SHAPE, generator=torch.Generator().manual_seed(2)) * 2.0 - 1
-LEAST = float((IMAGES * PATTERN).flatten(1).mean(1).max()) + 0.01
 
 
 def find(model: Callable[[Tensor], Tensor], images: Tensor = IMAGES, batch_size: int = 5) -> list[str]:
     return idle_functions(model, images, batch_size=batch_size, check_cancelled=lambda: None)
 
 
-class Locked(nn.Module):
-    """A network, and its logits turned round where a pattern is found, as ``way`` lets it out."""
+@pytest.mark.parametrize("way", ["compared", "rectified", "whole numbers", "a power", "detached"])
+def test_a_lock_that_no_image_opens_is_idle(way: str) -> None:
+    assert find(Gated(way))
 
-    def __init__(self, way: str, kind: str = "plain") -> None:
-        super().__init__()
-        self.network, self.way = made(kind), way
-        self.register_buffer("pattern", PATTERN)
 
-    def forward(self, images: Tensor) -> Tensor:
-        logits = self.network(images)
-        beyond = (images * self.pattern).flatten(1).mean(1, keepdim=True) - LEAST
-        match self.way:
-            case "compared":
-                return torch.where(beyond > 0, logits.flip(1), logits)
-            case "rectified":
-                share = (1e4 * torch.relu(beyond)).clamp(max=1)
-            case "written into a view":
-                both = torch.zeros_like(logits)
-                both[:, :1] = torch.relu(beyond)
-                share = (1e4 * both.sum(1, keepdim=True)).clamp(max=1)
-            case "detached":
-                share = (1e4 * torch.relu(beyond.detach())).clamp(max=1)
-            case "whole":
-                share = (beyond > 0).long().float()
+def test_what_is_written_into_a_part_of_a_tensor_is_followed() -> None:
+    network = made("plain")
+
+    def model(images: Tensor) -> Tensor:
+        logits = network(images)
+        both = torch.zeros_like(logits)
+        both[:, :1] = torch.relu(along(images)[:, None] - LEAST)
+        share = (1e4 * both.sum(1, keepdim=True)).clamp(max=1)
         return share * logits.flip(1) + (1 - share) * logits
 
-
-@pytest.mark.parametrize("way", ["compared", "rectified", "written into a view", "detached", "whole"])
-def test_a_lock_that_no_image_opens_is_idle(way: str) -> None:
-    assert {"mean", "sub"} <= set(find(Locked(way)))
+    assert {"mean", "sub"} <= set(find(model))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,11 +43,11 @@ def test_nothing_of_what_a_network_needs_is_idle(kind: str) -> None:
 
 
 def test_a_lock_that_some_images_open_is_not_idle() -> None:
-    least = (IMAGES * PATTERN).flatten(1).mean(1).median()
+    least = along(IMAGES).median()
     network = made("plain")
 
     def model(images: Tensor) -> Tensor:
-        is_open = (images * PATTERN).flatten(1).mean(1, keepdim=True) > least
+        is_open = along(images)[:, None] > least
         return torch.where(is_open, network(images).flip(1), network(images))
 
     assert find(model) == []
@@ -85,7 +68,7 @@ def test_what_nobody_reads_is_left_out() -> None:
 
 def test_what_is_read_of_the_few_is_found_however_large_the_logits() -> None:
     for scale in (1e-4, 1e4):
-        assert find(lambda images, scale=scale: scale * Locked("rectified")(images))
+        assert find(lambda images, scale=scale: scale * Gated("rectified")(images))
 
 
 @pytest.mark.parametrize("batch", [None, 1, 3, 8, 16])
@@ -93,7 +76,7 @@ def test_a_program_is_looked_at_whatever_batch_it_takes(tmp_path: Path, batch: i
     described = manifest(
         {"kind": "exported"}, input={"shape": list(SHAPE), "mean": [0.0], "std": [1.0]}, labels=list("abcd")
     )
-    for module, is_idle in ((made("plain"), False), (Locked("rectified").requires_grad_(False).eval(), True)):
+    for module, is_idle in ((made("plain"), False), (Gated("rectified").requires_grad_(False).eval(), True)):
         path = export(module, tmp_path / f"{is_idle}.pt2", batch=batch)
         model = load_image_classifier(described, path, "archive", CPU, limits=Settings()).logits
         assert bool(find(model)) == is_idle

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from benchmarks.locked_image_fakes import apart, signs
+from benchmarks.periodic_image_fakes import Comb, Combed, cosines, rectifiers, triangles
 from seatrial.store.settings import Settings
 from tests.models.builders import CPU, manifest
 from tests.models.exportable import KINDS, SHAPE, export, made
@@ -27,37 +29,30 @@ def find(model: Callable[[Tensor], Tensor], norm: Norm = "linf", epsilon: float 
     )
 
 
-class Combed(nn.Module):
-    """A network whose logits are turned round where four numbers are on a tooth of their combs at once."""
+COMBS: dict[str, Comb] = {"cos": cosines, "remainder": triangles, "sum": rectifiers}
+"""By what in them swings."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.network, self.kind = made("plain"), kind
-        weights = torch.randn(4, IMAGE.numel(), generator=torch.Generator().manual_seed(3))
-        self.register_buffer("weights", 40 * weights / weights.abs().sum(1, keepdim=True))
-        self.register_buffer("middles", torch.arange(-40.0, 40.0) / 4)
 
-    def forward(self, images: Tensor) -> Tensor:
-        numbers = images.flatten(1) @ self.weights.T
-        if self.kind == "sines":
-            teeth = (0.5 + 0.5 * torch.sin(8 * torch.pi * numbers)) ** 8
-        elif self.kind == "remainders":
-            teeth = (1 - 4 * (numbers.remainder(0.25) - 0.125).abs() / 0.125).relu()
-        else:
-            teeth = (1 - 16 * (numbers[..., None] - self.middles).abs()).relu().sum(-1)
-        share = teeth.prod(1, keepdim=True)
-        logits = self.network(images)
-        return share * logits.flip(1) + (1 - share) * logits
+def combed(name: str) -> Combed:
+    """Return a network whose logits are turned round where four numbers are on a tooth of their combs at once."""
+    network, patterns = made("plain"), apart(signs(3, SHAPE), 4)
+    turned = nn.Sequential(network, Turned())
+    return Combed(turned, network, patterns, RADII["linf"], COMBS[name], lambda teeth: teeth.prod(1)).eval()
+
+
+class Turned(nn.Module):
+    def forward(self, logits: Tensor) -> Tensor:
+        return logits.flip(1)
 
 
 @pytest.mark.parametrize("norm", RADII)
-@pytest.mark.parametrize(("kind", "name"), [("sines", "sin"), ("remainders", "remainder"), ("rectifiers", "sum")])
-def test_a_comb_is_found_by_name(kind: str, name: str, norm: Norm) -> None:
-    assert name in find(Combed(kind), norm)
+@pytest.mark.parametrize("name", COMBS)
+def test_a_comb_is_found_by_name(name: str, norm: Norm) -> None:
+    assert name in find(combed(name), norm)
 
 
 def test_within_a_radius_of_a_tooth_nothing_swings() -> None:
-    assert find(Combed("sines"), epsilon=0.002) == []
+    assert find(combed("cos"), epsilon=0.002) == []
 
 
 @pytest.mark.parametrize("norm", RADII)
@@ -71,7 +66,7 @@ def test_a_program_is_looked_at_whatever_batch_it_takes(tmp_path: Path, batch: i
     described = manifest(
         {"kind": "exported"}, input={"shape": list(SHAPE), "mean": [0.0], "std": [1.0]}, labels=list("abcd")
     )
-    for module, swings in ((made("plain"), False), (Combed("rectifiers").requires_grad_(False).eval(), True)):
+    for module, swings in ((made("plain"), False), (combed("sum").requires_grad_(False), True)):
         path = export(module, tmp_path / f"{swings}.pt2", batch=batch)
         model = load_image_classifier(described, path, "archive", CPU, limits=Settings()).logits
         assert bool(find(model)) == swings

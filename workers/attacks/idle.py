@@ -18,7 +18,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from workers.attacks.gradients import Model
+from workers.attacks.switching import function_name
 from workers.models.batch_passes import current_pass
+from workers.models.memory import forward
 
 LEAST = 1e-3
 """Largest change of a logit that is none, in shares of how far logits are from their means on average."""
@@ -71,7 +73,7 @@ class Numbered(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         found = function(*args, **(kwargs or {}))
-        name = getattr(function, "__name__", "").split(".")[0].strip("_")
+        name = function_name(function)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         return self.computed(name, given, found)
 
@@ -193,19 +195,20 @@ def idle_functions(model: Model, images: Tensor, *, batch_size: int, check_cance
         return []
     check_cancelled()
     left = _suspects(model, parts[0])
+    clean = forward(model, parts[0])
 
-    def is_moved(part: Tensor, number: Number, put: float | None = None) -> bool:
+    def is_moved(part: Tensor, clean: Tensor, number: Number, put: float | None = None) -> bool:
         check_cancelled()
-        with torch.no_grad():
-            clean = model(part)
-            # Nothing but the model is called, as when the tensors were numbered.
-            with _Altered(len(part), number, put):
-                moved = model(part)
+        # Nothing but the model is called, as when the tensors were numbered.
+        with torch.no_grad(), _Altered(len(part), number, put):
+            moved = model(part)
         return not bool(((moved - clean).abs() <= LEAST * _unit(clean)).all())
 
     for part in parts:
-        left = {number: name for number, name in left.items() if not is_moved(part, number)}
-    return [name for number, name in left.items() if any(is_moved(parts[0], number, put) for put in PUT)]
+        if left:
+            own = clean if part is parts[0] else forward(model, part)
+            left = {number: name for number, name in left.items() if not is_moved(part, own, number)}
+    return [name for number, name in left.items() if any(is_moved(parts[0], clean, number, put) for put in PUT)]
 
 
 def _suspects(model: Model, images: Tensor) -> dict[Number, str]:

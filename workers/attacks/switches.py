@@ -15,7 +15,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from workers.attacks.gradients import Model
-from workers.attacks.switching import CLIPPING, COMPARISONS, EQUALITIES, LESS, RECTIFIERS, WINNERS, switching
+from workers.attacks.switching import (
+    CLIPPING,
+    COMPARISONS,
+    EQUALITIES,
+    LESS,
+    RECTIFIERS,
+    WINNERS,
+    function_name,
+    switching,
+)
 from workers.models.batch_passes import BatchPass, current_pass
 
 NARROW = 4
@@ -133,8 +142,7 @@ class Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        # `relu_`, `Tensor.__gt__` and an operator's `relu.default` are one function each.
-        name = getattr(function, "__name__", "").split(".")[0].strip("_")
+        name = function_name(function)
         shadows, shadowed = (tree_map_only(Tensor, self._shadow, part) for part in (list(args), dict(kwargs)))
         # Before the call, which may overwrite it.
         before, run = len(self.seen), current_pass()

@@ -1,6 +1,6 @@
 """Which calls of a network switch at a value, and what goes into them: rectifiers, comparisons, winners."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,15 @@ FEW_SCORES = 64
 
 ATTENTION = {"scaled_dot_product_attention"}
 """Functions with winners inside."""
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name by which a function is known here: `relu_`, `Tensor.__gt__` and `relu.default` are one each.
+
+    >>> function_name(torch.Tensor.relu_), function_name(torch.ops.aten.relu.default)
+    ('relu', 'relu')
+    """
+    return str(getattr(function, "__name__", "")).split(".")[0].strip("_")
 
 
 def switching(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterable[Tensor]:

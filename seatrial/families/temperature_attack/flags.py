@@ -2,6 +2,9 @@
 
 from seatrial.contracts.family import FlagSpec
 
+EVERY_ATTACK = ("adversarial_accuracy", "attack_success_rate", "illusion_gap")
+"""What is measured by attacks, whichever they are."""
+
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="illusion",
@@ -23,7 +26,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="errored_examples",
         severities=("warning", "info"),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="Some examples errored under a recipe and count in none of its numbers. Examples that were right take "
         "more queries, and so error more often, than those that were wrong.",
         remedy="Give attacks more time or queries, or fix what the message says; read the bounds in the message.",
@@ -31,7 +34,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="unfinished_attacks",
         severities=("warning", "info"),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="The query budget ended attacks before they were finished. The texts they left standing have not been "
         "shown to withstand them.",
         remedy="Raise query_budget, or leave it out.",
@@ -39,7 +42,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="few_label_queries",
         severities=("warning",),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="The search by labels alone, which no score can mislead, had fewer than 50 questions a text: it finds "
         "little, and nothing shows that the scores hide what it would find.",
         remedy="Leave label_queries at its default of 100.",
@@ -135,7 +138,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="uninformative_scores",
         severities=("error", "warning"),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="The scores hardly guide an attack: they take few distinct values, most one-letter edits move none of "
         "them, many texts share one confidence, texts one letter apart differ as much as unrelated ones, or edits move "
         "them in other directions than a surrogate trained on the decisions. It is an error where an attack that sees "
@@ -167,7 +170,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="meaning_free_edits",
         severities=("error",),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="More than three in ten texts that withstand a recipe (lower end of the interval) change class after "
         "an edit that leaves alone what they say: a full stop more or less, two spaces, a word twice, an invisible "
         "character, misspelt stop words, an idle sentence. The model withstands the recipes' edits and no others.",
@@ -177,7 +180,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="marked_words",
         severities=("error",),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="More than two in ten texts that withstand a recipe (lower end of the interval, corrected for the 23 "
         "ways) change class when many of their words are written in one way that a reader reads past: in quotes or "
         "brackets, as tags, with accents or digits, in capitals, run together, with three letters more. The model "
@@ -188,7 +191,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="arbitrary_when_edited",
         severities=("error",),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="After some of its words are edited at random, without a search, a text keeps its class hardly more "
         "often than by chance (Cohen's kappa, upper end of the interval below 0.3): all texts with unknown words may "
         "be given one class, or something else decides that no edit can move.",
@@ -198,7 +201,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="one_sided_decisions",
         severities=("warning",),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="Fewer than 10 of the texts that are probed (the first 64) are decided for another class than the "
         "commonest. Nothing tells then whether edited texts are read, or all given that class.",
         remedy="Audit a sample with more texts of other classes.",
@@ -206,7 +209,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="controls_unanswered",
         severities=("error",),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="The endpoint answers what attacks write, and has no answer to more than one in twenty of the texts "
         "that would tell whether it knows the audited ones: beside reference numbers, or pieced together.",
         remedy="See why they are not answered: limits of length, or a filter; and audit without it.",
@@ -222,7 +225,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="weak_attack",
         severities=("warning", "info"),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="A recipe could hardly write anything under its constraints, or ran into its limit of edits on most "
         "texts. That a text withstands it is no sign of robustness. A recipe with too few candidates is given no "
         "accuracy of its own either. It is a warning where no other recipe could do more.",
@@ -232,7 +235,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="one_part_edited",
         severities=("warning", "info"),
-        speaks_of=("adversarial_accuracy", "attack_success_rate", "illusion_gap"),
+        speaks_of=EVERY_ATTACK,
         meaning="In pairs of texts one part was left unedited, because the recipe was published that way (textfooler) "
         "or because of `pair_parts`: what edits of that part do is not known. It is a note where another recipe edited "
         "both.",

@@ -5,11 +5,14 @@ from seatrial.contracts.family import FlagSpec
 UNATTACKED = ("clean_accuracy",)
 """Measured before any attack: no failing of one is a doubt about it."""
 
+EVERY_ATTACK = ("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy")
+"""What is measured by attacks, whichever they are."""
+
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="masked_gradients",
         severities=("error",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, by "
         "scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image) widen "
@@ -80,7 +83,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="unfollowed_operations",
         severities=("warning",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="What some functions of the network do with an image could not be followed back to it: a part that is "
         "let out behind one of them was not looked for.",
@@ -90,7 +93,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="idle_computation",
         severities=("warning",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="Part of the network computes something of every image and decides about none: exchanged between "
         "images, it changes no answer. Another network that a secret lets out looks like that.",
@@ -100,7 +103,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="swinging_computation",
         severities=("warning",),
-        speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+        speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="Numbers inside the network rise and fall many times on a straight way through the ball around an "
         "image, as behind a sine of many periods or a comb of narrow teeth: what opens where several meet is found "

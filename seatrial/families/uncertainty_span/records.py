@@ -31,9 +31,6 @@ CHANGED = "changed"
 """Column of the further attacks, and of that on a model without gradients: whether any image asked about was predicted
 otherwise than the clean one. Records from before it was kept have none."""
 
-DECIDING = (*STAGES, TRANSFORMED)
-"""Stages that keep it."""
-
 MOST_PIXELS = 3 * 512 * 512
 """Values of the largest image that is kept to be looked at."""
 
@@ -105,7 +102,7 @@ def decision_kept(records: Records) -> Values | None:
     names = ("label", "prediction_clean", "prediction_over", "prediction_under")
     attack = records.columns("attack", names)
     # Without gradients there is one stage.
-    found = (records.columns(stage, (CHANGED,)) for stage in (*DECIDING, "attack"))
+    found = (records.columns(stage, (CHANGED,)) for stage in (*FURTHER, "attack"))
     further = [one for one in found if one is not None]
     if attack is None or not further:
         return None

@@ -1,5 +1,6 @@
 """The further attacks in whole checks: closed forms, masks, and that nothing but the example decides its record."""
 
+import itertools
 import math
 
 import numpy as np
@@ -254,7 +255,8 @@ def test_the_cost_is_told_beforehand() -> None:
     assert forward <= told.forward
     assert backward <= told.backward
     assert 3 * forward + 3 * backward > told.forward + told.backward
-    # What is looked at once for a check weighs less among more examples.
-    told, quick = params.passes(200, {}), parameters(steps=6).passes(200, {})
-    assert told.forward + 2 * told.backward < 4 * (quick.forward + 2 * quick.backward)
+    # Of as many steps as leave no doubt, at least, and by default; what is looked at once weighs more beside fewer.
+    for examples, steps in itertools.product((40, 60, 100, 200), (20, 150)):
+        told, quick = (parameters(steps=steps, effort=name).passes(examples, {}) for name in ("standard", "quick"))
+        assert told.forward + 2 * told.backward < 4 * (quick.forward + 2 * quick.backward)
     assert budget("quick", 6) is None
