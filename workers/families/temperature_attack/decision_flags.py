@@ -159,8 +159,8 @@ def marked_words(audit: Audit) -> list[Flag]:
                 code="marked_words",
                 severity="error",
                 message=f"Of {edits.marks[way]} texts that withstand {recipe} with labels alone, {edits.turned[way]} "
-                f"change class when many of their words are written in one way that a reader reads past: {way} (at "
-                f"least {ends[way]:.0%}).{others} The model withstands the errors that recipes write, and no others.",
+                "change class, or have no answer, when many of their words are written in one way that a reader reads "
+                f"past: {way} (at least {ends[way]:.0%}).{others} The model withstands the errors that recipes write, and no others.",
             )
         )
     return flags

@@ -37,8 +37,8 @@ class Edited:
     Attributes:
         asked: Questions; 0 where the search by labels had flipped the text, or it was wrong as it is.
         kind: Of the first edit that changed the decision; None where none did.
-        marks: Ways in which many words were written otherwise, but for those that were not answered.
-        turning: Those of them that changed the decision.
+        marks: Ways in which many words were written otherwise.
+        turning: Those of them that changed the decision, or had no answer: who gives none has withstood nothing.
     """
 
     asked: int = 0
@@ -77,15 +77,12 @@ def edit_survivors(
         marked = marked_texts(example.text, seed, seen=service.seen(example.text))
         marked = marked if left is None else marked[: left - len(edits)]
         decisions = [decided(given) for given in service.scores([text for _, text in edits])]
-        read = {
-            mark: one
-            for (mark, _), given in zip(marked, service.scores([text for _, text in marked]), strict=True)
-            if (one := decided(given)) is not None
-        }
+        read = [decided(given) for given in service.scores([text for _, text in marked])]
         flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
         silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
-        turning = tuple(mark for mark, one in read.items() if one != example.label)
-        found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None, tuple(read), turning)
+        turning = tuple(mark for (mark, _), one in zip(marked, read, strict=True) if one != example.label)
+        ways = tuple(mark for mark, _ in marked)
+        found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None, ways, turning)
         ended[row] = replace(outcome, queries=outcome.queries + len(edits) + len(marked))
         if flips:
             text = edits[flips[0]][1]
