@@ -160,7 +160,8 @@ def marked_words(audit: Audit) -> list[Flag]:
                 severity="error",
                 message=f"Of {edits.marks[way]} texts that withstand {recipe} with labels alone, {edits.turned[way]} "
                 "change class, or have no answer, when many of their words are written in one way that a reader reads "
-                f"past: {way} (at least {ends[way]:.0%}).{others} The model withstands the errors that recipes write, and no others.",
+                f"past: {way} (at least {ends[way]:.0%}).{others} The model withstands the errors that recipes write, "
+                "and no others.",
             )
         )
     return flags
