@@ -81,8 +81,8 @@ FEWEST_SURVIVORS = 20
 MEANING_FREE_EDITS = 40
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
-MARKS = 23
-"""Further ones, with many of its words written otherwise in one way."""
+MARKS = 23 * 5
+"""Further questions, at most, with many of its words written otherwise in one of 23 ways."""
 
 
 class TemperatureAttackParams(FamilyParams):
@@ -276,8 +276,10 @@ class TemperatureAttackParams(FamilyParams):
         closing = float(path * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
-            # is asked again, and edited texts before and after unedited ones, of the data and of pieces.
-            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + (2 + further) * flipping) * min(samples, PROBED)
+            # is asked again, half of it four times, and edited texts before and after unedited ones, of the data and of
+            # pieces.
+            ends = 2.5 * (2 + further) * flipping
+            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + ends) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
             attacked = samples
             if self.survivors is not None and recipe in self.second_phase:
@@ -297,7 +299,7 @@ class TemperatureAttackParams(FamilyParams):
             costs[f"attack_{recipe}"] = forward, queries
         costs["closing"] = closing, closing
         if flipping:
-            unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + 4))
+            unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + 6))
             costs["unasked"] = unasked, unasked
         return costs
 

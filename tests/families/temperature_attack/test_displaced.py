@@ -1,5 +1,6 @@
 """Robustness that a text has as it stands and not beside a reference number is no robustness of a model."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -24,7 +25,7 @@ from workers.data import Text
 from workers.families.contexts import Records, TextExample
 from workers.families.protocol import Shard
 from workers.families.temperature_attack import estimates
-from workers.families.temperature_attack.displaced import displaced, own_part, read_displacement
+from workers.families.temperature_attack.displaced import RUNNING, displaced, own_part, read_displacement
 from workers.families.temperature_attack.family import ATTACK, CLOSING, FAMILY, PROBE
 from workers.families.temperature_attack.primed import read_priming, with_primed
 from workers.families.temperature_attack.probe import run_probe
@@ -46,6 +47,31 @@ class Crowd(TextModel):
 
     def logits(self, texts: Sequence[Text]) -> list[torch.Tensor | UnansweredError]:
         return super().logits(texts) if len(texts) > 1 else [honest(str(text)) for text in texts]
+
+
+@dataclass
+class Insistent:
+    """Answers honestly whoever asks the same some times running, and another as its function does."""
+
+    function: Answering
+    last: str = ""
+    times: int = 0
+
+    def __call__(self, text: str) -> torch.Tensor:
+        self.times = self.times + 1 if text == self.last else 1
+        self.last = text
+        return honest(text) if self.times > 2 else self.function(text)
+
+
+REQUESTS: list[list[str]] = []
+
+
+class Noted(TextModel):
+    """Notes what it is asked at once."""
+
+    def logits(self, texts: Sequence[Text]) -> list[torch.Tensor | UnansweredError]:
+        REQUESTS.append(list(map(str, texts)))
+        return super().logits(texts)
 
 
 def audited(
@@ -142,6 +168,22 @@ def test_what_is_decided_otherwise_by_itself_is_told() -> None:
     alone = read_displacement(audited(honest, kind=Crowd)[CLOSING])
     assert alone is not None
     assert alone.ends_changed == 0
+
+
+def test_who_answers_another_when_asked_again_and_again_is_told() -> None:
+    done = audited(Insistent(Knowing(40)))
+    assert "some of them by themselves" in flags(done)["answers_depend_on_history"].message
+
+
+def test_half_of_what_attacks_ended_with_is_asked_as_many_at_once_as_there_are() -> None:
+    REQUESTS.clear()
+    done = audited(honest, kind=Noted)
+    ends = {row[name] for row in done[f"{ATTACK}deepwordbug"].to_pylist() for name in row if name.endswith(".text")}
+    alone = Counter(request[0] for request in REQUESTS if len(request) == 1 and request[0] in ends)
+    assert sum(count >= RUNNING for count in alone.values()) > 6
+    together = max((request for request in REQUESTS if set(request) <= ends), key=len)
+    assert len(together) > 8
+    assert not any(alone[text] >= RUNNING for text in together)
 
 
 def test_decisions_kept_of_whatever_is_near_to_what_was_asked_are_told_by_asking_edits_first() -> None:

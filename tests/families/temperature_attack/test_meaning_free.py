@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from seatrial.families.temperature_attack.params import MEANING_FREE_EDITS, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import MARKS, MEANING_FREE_EDITS, TemperatureAttackParams
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.test_family import Context
 from workers.attacks.text.attacking import Outcome
@@ -34,7 +34,8 @@ def edited(function: Any, outcomes: list[Outcome] | None = None, **more: Any):
     context = Context(EXAMPLES, {None: ScoringService(TextModel(answer, ["no", "yes"]), max_bytes=10**6)}, {})
     clean = [function(example.text) for example in EXAMPLES]
     ended = outcomes or [Outcome(example.example_id, "failed", "last try", 90, 0.5) for example in EXAMPLES]
-    return *edit_survivors(params, context, EXAMPLES, clean, ended), asked  # type: ignore[arg-type]
+    scored = [Outcome(one.example_id, "failed", one.text.replace("fine", "fien"), 9, 0.5) for one in EXAMPLES]
+    return *edit_survivors(params, context, EXAMPLES, clean, ended, scored), asked  # type: ignore[arg-type]
 
 
 def test_a_model_that_reads_keeps_its_outcomes_but_for_the_questions() -> None:
@@ -42,8 +43,11 @@ def test_a_model_that_reads_keeps_its_outcomes_but_for_the_questions() -> None:
     # Of the edits drawn of a text two may be the same.
     assert all(MEANING_FREE_EDITS - 2 <= one.asked <= MEANING_FREE_EDITS for one in found)
     assert not any(one.kind or one.turning for one in found)
-    questions = [one.asked + len(one.marks) for one in found]
-    assert outcomes == [Outcome(number, "failed", "last try", 90 + one, 0.5) for number, one in enumerate(questions)]
+    assert [replace(outcome, queries=90) for outcome in outcomes] == [
+        Outcome(number, "failed", "last try", 90, 0.5) for number in range(6)
+    ]
+    spent = [outcome.queries - 90 - one.asked for outcome, one in zip(outcomes, found, strict=True)]
+    assert all(len(one.marks) < count <= MARKS for one, count in zip(found, spent, strict=True))
     assert min(len(one.marks) for one in found) > 15
     assert len(set(asked)) == len(asked)
     # What an edit and a mark write alike is asked once.
@@ -51,7 +55,8 @@ def test_a_model_that_reads_keeps_its_outcomes_but_for_the_questions() -> None:
     written: set[Text] = set()
     for example in EXAMPLES:
         seed = context.salted_seed("meaning-free", example.example_id)
-        written |= {text for make in (meaning_free_edits, marked_texts) for _, text in make(example.text, seed)}
+        written |= {text for _, text in meaning_free_edits(example.text, seed)}
+        written |= {text for _, text in marked_texts(example.text, seed, weak={"fine"})}
     assert set(asked) == written
 
 
@@ -67,6 +72,17 @@ def test_a_mark_that_turns_texts_round_or_has_no_answer_is_told(turned: Any) -> 
     )
 
 
+def test_a_model_that_drops_marked_words_is_told_by_those_an_attack_changed() -> None:
+    def dropping(text: Text) -> torch.Tensor:
+        words = [word for word in str(text).split() if not word.startswith("#")]
+        # Of nothing but what all texts have it says what it says of most.
+        return SURE if "fine." in words or words == ["the", "is"] or "number" not in words else -SURE
+
+    _, found, _ = edited(dropping)
+    assert all("words as tags" in one.turning for one in found)
+    assert dict(marked_texts(EXAMPLES[0].text, 0, weak={"fine"}))["words as tags"] != EXAMPLES[0].text
+
+
 def test_a_hidden_sign_is_found_and_is_what_the_attack_ended_with() -> None:
     def turning(text: Text) -> torch.Tensor:
         return -SURE if "  " in text else SURE
@@ -78,7 +94,7 @@ def test_a_hidden_sign_is_found_and_is_what_the_attack_ended_with() -> None:
         assert isinstance(outcome.text, str)
         assert outcome.text.replace("  ", " ") == example.text
         assert outcome.perturbed_share == 0
-        assert outcome.queries == 90 + one.asked + len(one.marks)
+        assert outcome.queries > 90 + one.asked + len(one.marks)
 
 
 def test_what_the_search_flipped_or_was_wrong_before_is_left_alone() -> None:

@@ -1,17 +1,29 @@
 """Edits of many words of a text at once, all in one way: marks around them, within them, or letters that look alike.
 
 A search that writes one error a word, each of another kind, tells little of a model that reads those and turns round at
-a mark it has been taught, or has been built to drop. A reader is not misled by any of these.
+a mark it has been taught, or has been built to drop. A reader is not misled by any of these. One that drops marked
+words decides where all are marked by what any text has, and otherwise where those are that speak for its decision: of
+each way the words that an attack changed are marked too, and some random halves.
 """
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from math import ceil
 
 from seatrial.noise.lexicons import stopwords
 from workers.data import Text
 
+Places = list[re.Match[str]]
+"""Words of a text, each the first group of its match."""
+
+Choice = Callable[[Places, random.Random], Places]
+"""Which of them are written otherwise, in an order drawn at random."""
+
 Edit = Callable[[str, random.Random], str]
+Marking = Callable[[str, random.Random, Choice], str]
+
 Change = Callable[[str, random.Random], str]
 """A word of three letters or more to how it is written."""
 
@@ -21,6 +33,9 @@ CHARACTERS = 30
 GAPS = 12
 """Gaps between words, at most: with none left a text is hard to read."""
 
+HALVES = 3
+"""Of a text's words, drawn at random, that each way writes beside all of them and those it is given."""
+
 LETTERS = "bcdfghjklmnpqrstvwxz"
 """Of which one is put into a word: hardly any of these makes another word of it."""
 
@@ -29,12 +44,35 @@ WIDE = 0xFEE0
 """From a character of ASCII to its wide form, in Unicode."""
 
 
+def share_of(share: float, places: Places, rng: random.Random) -> Places:
+    """Choose a share of the words at random.
+
+    Args:
+        share: In (0, 1].
+        places: All of them.
+        rng: What draws.
+    """
+    return rng.sample(places, ceil(share * len(places)))
+
+
+def those_of(words: Collection[str], places: Places, rng: random.Random) -> Places:
+    """Choose words by themselves.
+
+    Args:
+        words: Them, in lower case.
+        places: All of them.
+        rng: What draws.
+    """
+    found = [place for place in places if place[1].lower() in words]
+    return rng.sample(found, len(found))
+
+
 def letter(rng: random.Random) -> str:
     """Return a letter of which hardly any word is made by putting it in."""
     return LETTERS[int(rng.random() * len(LETTERS))]
 
 
-def written(change: Change, each: int = 1, *, stop: bool = False) -> Edit:
+def written(change: Change, each: int = 1, *, stop: bool = False) -> Marking:
     """Write as many words otherwise as there may be, of three letters of ASCII at least, stop words or all others.
 
     Args:
@@ -43,13 +81,13 @@ def written(change: Change, each: int = 1, *, stop: bool = False) -> Edit:
         stop: Whether it is the stop words.
     """
 
-    def edit(text: str, rng: random.Random) -> str:
+    def edit(text: str, rng: random.Random, choose: Choice) -> str:
         words = [
             found
-            for found in re.finditer(r"(?<!\w)[A-Za-z]{2,}(?!\w)", text)
+            for found in re.finditer(r"(?<!\w)([A-Za-z]{2,})(?!\w)", text)
             if (found[0].lower() in stopwords()) == stop and len(found[0]) > 2 - stop
         ]
-        chosen = rng.sample(words, min(CHARACTERS // each, len(words)))
+        chosen = choose(words, rng)[: CHARACTERS // each]
         for word in sorted(chosen, key=lambda found: found.start(), reverse=True):
             text = text[: word.start()] + change(word[0], rng) + text[word.end() :]
         return text
@@ -81,17 +119,17 @@ def _wide(word: str, _: random.Random) -> str:
     return "".join(chr(ord(one) + WIDE) for one in word[:2]) + word[2:]
 
 
-def _gaps(put: str) -> Edit:
-    def edit(text: str, rng: random.Random) -> str:
-        gaps = [found.start() for found in re.finditer(r"(?<=[A-Za-z]) (?=[A-Za-z])", text)]
-        for at in sorted(rng.sample(gaps, min(GAPS, len(gaps))), reverse=True):
-            text = text[:at] + put + text[at + 1 :]
+def _gaps(put: str) -> Marking:
+    def edit(text: str, rng: random.Random, choose: Choice) -> str:
+        gaps = list(re.finditer(r"(?<=[A-Za-z]) (?=([A-Za-z]+))", text))
+        for gap in sorted(choose(gaps, rng)[:GAPS], key=lambda found: found.start(), reverse=True):
+            text = text[: gap.start()] + put + text[gap.end() :]
         return text
 
     return edit
 
 
-MARKED: dict[str, Edit] = {
+MARKED: dict[str, Marking] = {
     "words in quotes": written(_around("'", "'"), 2),
     "words in brackets": written(_around("[", "]"), 2),
     "words between stars": written(_around("*", "*"), 2),
@@ -119,19 +157,31 @@ MARKED: dict[str, Edit] = {
 """By what they write, in the order they are asked."""
 
 
-def marked_texts(text: Text, seed: int, *, seen: tuple[int, ...] | None = None) -> list[tuple[str, Text]]:
-    """Return a text with many words written otherwise, in each way once, by name; none is the text itself.
+def marked_texts(
+    text: Text, seed: int, *, seen: tuple[int, ...] | None = None, weak: Collection[str] = ()
+) -> list[tuple[str, Text]]:
+    """Return a text with many words written otherwise, in each way some times, by name; none is the text itself.
+
+    All ways come once, with as many words as may be, before any comes again with fewer.
 
     Args:
         text: A text, or a pair, whose last part is edited.
         seed: Of the words.
         seen: Characters of each part that the model sees, so that no edit is made beyond; None where it sees all.
+        weak: Words in lower case, for each way to write.
 
-    >>> dict(marked_texts("A long, dull and silly thriller.", 1))["words as tags"]
-    'A #long, #dull and #silly #thriller.'
+    >>> [text for way, text in marked_texts("A long, dull and silly thriller.", 1) if way == "words as tags"]
+    ['A #long, #dull and #silly #thriller.']
     """
     own = text if isinstance(text, str) else text[-1]
     whole = own if seen is None else own[: seen[-1]]
     rng = random.Random(seed)  # noqa: S311 - not for secrets
-    edited = ((name, edit(whole, rng) + own[len(whole) :]) for name, edit in MARKED.items())
+    choices: Sequence[Choice] = [
+        partial(share_of, 1.0),
+        *([partial(those_of, weak)] if weak else []),
+        *[partial(share_of, 0.5)] * HALVES,
+    ]
+    edited = dict[tuple[str, str], None]()
+    for choose in choices:
+        edited |= {(name, edit(whole, rng, choose) + own[len(whole) :]): None for name, edit in MARKED.items()}
     return [(name, one if isinstance(text, str) else (text[0], one)) for name, one in edited if one != own]

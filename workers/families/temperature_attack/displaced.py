@@ -4,6 +4,7 @@ What robustness is of the model is there beside a reference number too. What is 
 from the texts an audit begins with, or from the traffic, is gone: with that many characters the text is another one.
 And what attacks ended with is asked once more when all is over, half of it by itself: a decision that was remembered
 while a text was attacked may be forgotten by then, and one that hangs on what else is asked about is another one alone.
+So is one for who insists.
 """
 
 import random
@@ -30,6 +31,9 @@ BEHIND: Places = (1.0,)
 
 SHORTEST, LONGEST = 60, 120
 """Characters that are put beside a text: about as many as it has, within these. Twice what DeepWordBug may edit."""
+
+RUNNING = 4
+"""Times that a text an attack ended with is asked by itself."""
 
 DISPLACED_WITH = "deepwordbug"
 """Its constraints leave the search most to do."""
@@ -122,15 +126,27 @@ def closing_columns(
             rows[row] |= {"displaced_right": is_right, "displaced_robust": is_right and after == example.label}
     ours = pa.array([example.example_id for example in examples])
     ends = _ends([table.filter(pc.is_in(table["example_id"], ours)) for table in attacked])
+    is_alone = {one.example_id: context.salted_seed("alone", one.example_id) % 2 == 0 for one in examples}
+    # The others in requests as full as the model takes: some answer those otherwise.
+    crowd = [text for example, alone in is_alone.items() if not alone for text, _ in ends.get(example, [])]
+    crowded = dict(zip(crowd, map(decided, context.scoring().ask_anew(crowd)), strict=True))
     for row, example in enumerate(examples):
         recorded = ends.get(example.example_id, [])
         context.check_cancelled()
-        ended, is_alone = [text for text, _ in recorded], context.salted_seed("alone", example.example_id) % 2 == 0
-        requests = [[text] for text in ended] if is_alone else [ended]
-        again = [decided(answer) for request in requests for answer in context.scoring().ask_anew(request)]
-        given = [(old, new) for (_, old), new in zip(recorded, again, strict=True) if new is not None]
+        pairs = [
+            (old, _insist(context, text, old) if is_alone[example.example_id] else crowded[text])
+            for text, old in recorded
+        ]
+        given = [(old, new) for old, new in pairs if new is not None]
         rows[row] |= {"ends_asked": len(given), "ends_changed": sum(old != new for old, new in given)}
     return beside(records, rows, _SCHEMA)
+
+
+def _insist(context: TextContext, text: Text, old: int) -> int | None:
+    """Return another decision than an old one, if the text has one, by itself, several times running."""
+    answers = [decided(answer) for _ in range(RUNNING) for answer in context.scoring().ask_anew([text])]
+    given = [one for one in answers if one is not None]
+    return next((one for one in given if one != old), given[0] if given else None)
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,7 @@ from workers.families.temperature_attack.meaning_free import edit_survivors, wit
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import run_probe
-from workers.families.temperature_attack.records import (
-    SearchSample,
-    attack_records,
-    search_records,
-    validation_records,
-)
+from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
 from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
@@ -124,7 +119,8 @@ class TemperatureAttack:
         if shard.stage == UNASKED_TEXTS:
             first = max(0, (validated := _validated(params)) - shard.start)
             asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
-            return attack_unasked(context, examples, first, asked, _searching(params, context))
+            attacked = [context.records(f"{ATTACK}{name}") for name in params.flipping]
+            return attack_unasked(context, examples, first, asked, _searching(params, context), attacked)
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):
@@ -236,7 +232,7 @@ def _attack(
     edited = None
     if LABEL_ONLY in outcomes:
         ended = _search_labels(params, context, examples, extents, recipe, done, fallen)
-        outcomes[LABEL_ONLY], edited = edit_survivors(params, context, examples, clean, ended)
+        outcomes[LABEL_ONLY], edited = edit_survivors(params, context, examples, clean, ended, outcomes[AS_SERVED])
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:

@@ -4,6 +4,7 @@ Some are as small as the recipes' and are counted among them. Others write many 
 more than the recipes do: they tell of a model that turns round at one of these ways, and change no number.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,7 @@ def edit_survivors(
     examples: Sequence[TextExample],
     clean: Sequence[Answer],
     outcomes: Sequence[Outcome],
+    scored: Sequence[Outcome],
 ) -> tuple[list[Outcome], list[Edited]]:
     """Return how the search by labels ended with these edits counted in, and what they did.
 
@@ -62,6 +64,7 @@ def edit_survivors(
         examples: The shard's.
         clean: What the model answers to each text as it is.
         outcomes: Of the search by labels.
+        scored: Of the attack on the scores as served: the words it changed are those that speak for a decision.
     """
     ended, found = list(outcomes), [Edited() for _ in examples]
     for row, (example, answer, outcome) in enumerate(zip(examples, clean, outcomes, strict=True)):
@@ -74,14 +77,16 @@ def edit_survivors(
         edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))[:left]
         if not edits:
             continue
-        marked = marked_texts(example.text, seed, seen=service.seen(example.text))
+        weak = _changed(example.text, scored[row].text)
+        marked = marked_texts(example.text, seed, seen=service.seen(example.text), weak=weak)
         marked = marked if left is None else marked[: left - len(edits)]
         decisions = [decided(given) for given in service.scores([text for _, text in edits])]
         read = [decided(given) for given in service.scores([text for _, text in marked])]
         flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
         silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
-        turning = tuple(mark for (mark, _), one in zip(marked, read, strict=True) if one != example.label)
-        ways = tuple(mark for mark, _ in marked)
+        turned = {mark for (mark, _), one in zip(marked, read, strict=True) if one != example.label}
+        ways = tuple(dict.fromkeys(mark for mark, _ in marked))
+        turning = tuple(mark for mark in ways if mark in turned)
         found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None, ways, turning)
         ended[row] = replace(outcome, queries=outcome.queries + len(edits) + len(marked))
         if flips:
@@ -145,6 +150,12 @@ def read_edits(records: Records) -> EditSample | None:
                 found.marks.update(marks)
                 found.turned.update(turning)
     return found
+
+
+def _changed(text: Text, ended: Text) -> frozenset[str]:
+    """Return the words of a text's last part, in lower case, that an attack did not leave as they are."""
+    before, after = (one if isinstance(one, str) else one[-1] for one in (text, ended))
+    return frozenset(re.findall(r"\w+", before.lower())) - frozenset(re.findall(r"\w+", after.lower()))
 
 
 def _words(text: Text) -> list[str]:
