@@ -199,9 +199,11 @@ def idle_functions(model: Model, images: Tensor, *, batch_size: int, check_cance
 
     def is_moved(part: Tensor, clean: Tensor, number: Number, put: float | None = None) -> bool:
         check_cancelled()
-        # Nothing but the model is called, as when the tensors were numbered.
-        with torch.no_grad(), _Altered(len(part), number, put):
-            moved = model(part)
+        # Nothing but the model is called, and with gradients, as when the tensors were numbered: some take other ways
+        # without.
+        followed = part.detach().requires_grad_(True)
+        with torch.enable_grad(), _Altered(len(part), number, put):
+            moved = model(followed).detach()
         return not bool(((moved - clean).abs() <= LEAST * _unit(clean)).all())
 
     for part in parts:
