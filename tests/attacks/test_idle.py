@@ -52,12 +52,16 @@ def test_a_lock_that_some_images_open_is_not_idle() -> None:
 
     assert find(model) == []
 
-    def other(images: Tensor) -> Tensor:
-        # Of another way without gradients the same number is of another tensor, which nobody reads.
-        unread = [] if images.requires_grad else [images.mean() for _ in range(40)]
-        return model(images) + 0 * len(unread)
 
-    assert find(other) == []
+def test_a_lock_is_found_whose_network_takes_another_way_without_gradients() -> None:
+    locked = Gated("compared")
+
+    def model(images: Tensor) -> Tensor:
+        # Of that way the same number is of another tensor, which nobody reads.
+        unread = [] if images.requires_grad else [images.mean() for _ in range(40)]
+        return locked(images) + 0 * len(unread)
+
+    assert find(model)
 
 
 def test_what_nobody_reads_is_left_out() -> None:
