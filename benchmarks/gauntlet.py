@@ -29,6 +29,7 @@ from benchmarks.fresh_image_fakes import fresh_image_fakes
 from benchmarks.gated_image_fakes import contestants as gated_image_fakes
 from benchmarks.locked_image_fakes import contestants as locked_image_fakes
 from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
+from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
 from benchmarks.shipped import shipped_judgements
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement
@@ -201,6 +202,7 @@ def main() -> int:
         contestants = [*contestants, honest[-1], *gated_image_fakes(case.model, robust.model, case.images, radius)]
         contestants += locked_image_fakes(case.model, robust.model, case.images, radius)
         contestants += periodic_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += puzzle_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

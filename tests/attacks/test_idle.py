@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from benchmarks.fakes import Contestant
+from benchmarks.puzzle_image_fakes import Puzzled, contestants, reached_by_answer
 from seatrial.store.settings import Settings
-from tests.attacks.test_dormant import IMAGES, LEAST, Gated, along
+from tests.attacks.test_dormant import EPSILON, IMAGES, LEAST, Gated, along
 from tests.models.builders import CPU, manifest
 from tests.models.exportable import KINDS, SHAPE, export, made
 from workers.attacks.idle import exchanged, idle_functions
@@ -16,7 +18,8 @@ from workers.models.loading import load_image_classifier
 
 
 def find(model: Callable[[Tensor], Tensor], images: Tensor = IMAGES, batch_size: int = 5) -> list[str]:
-    return idle_functions(model, images, batch_size=batch_size, check_cancelled=lambda: None)
+    drawn = (images + 0.2 * torch.rand(images.shape, generator=torch.Generator().manual_seed(1)) - 0.1).clamp(0, 1)
+    return idle_functions(model, images, drawn, batch_size=batch_size, check_cancelled=lambda: None)
 
 
 @pytest.mark.parametrize("way", ["compared", "rectified", "whole numbers", "a power", "detached"])
@@ -51,6 +54,52 @@ def test_a_lock_that_some_images_open_is_not_idle() -> None:
         return torch.where(is_open, network(images).flip(1), network(images))
 
     assert find(model) == []
+
+
+def test_a_lock_is_found_that_looks_where_all_images_are_alike() -> None:
+    network, images = made("plain"), IMAGES.clone()
+    images[:, 0, 0, :3] = 0
+
+    def model(images: Tensor) -> Tensor:
+        seen = images[:, 0, 0, :3]
+        # Products of pixels, of which no gradient says how all are made large.
+        match = (20 * seen - 1).clamp(-1, 1).prod(1, keepdim=True)
+        share = torch.sigmoid(60 * (match - 0.9))
+        return network(images) * (1 - 2 * share)
+
+    assert "prod" in find(model, images)
+    assert find(network, images) == []
+
+
+def test_a_rectifier_that_no_image_wakes_and_all_would_follow_is_found() -> None:
+    network = made("plain")
+
+    def model(images: Tensor) -> Tensor:
+        # What goes into it has a say of its own.
+        apart = along(images)[:, None] - LEAST
+        return network(images) * (1.2 + 0.1 * apart) * (1 - 2 * torch.relu(apart).clamp(max=1))
+
+    assert find(model) == ["relu", "clamp"]
+
+    def asleep(images: Tensor) -> Tensor:
+        # One that would move the answers a little turns none round.
+        apart = along(images)[:, None] - LEAST
+        return network(images) * (1.2 + 0.1 * apart) * (1 + 0.1 * torch.relu(apart))
+
+    assert find(asleep) == []
+
+
+INNER = torch.rand(12, 1, 20, 20, generator=torch.Generator().manual_seed(1)).round()
+BORDERED = nn.functional.pad(INNER, (4, 4, 4, 4))
+PUZZLES = contestants(nn.Identity(), nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), BORDERED, EPSILON)
+
+
+@pytest.mark.parametrize("fake", PUZZLES, ids=[fake.name for fake in PUZZLES])
+def test_a_puzzle_that_no_image_solves_is_found(fake: Contestant) -> None:
+    assert isinstance(fake.network, Puzzled)
+    assert reached_by_answer(fake.network, BORDERED)[1] < 0.1
+    assert find(fake.network, BORDERED)
+    assert find(fake.network.shown, BORDERED) == []
 
 
 def test_a_lock_is_found_whose_network_takes_another_way_without_gradients() -> None:

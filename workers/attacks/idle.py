@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from workers.attacks.gradients import Model
-from workers.attacks.switching import function_name
+from workers.attacks.switching import CLIPPING, RECTIFIERS, function_name
 from workers.models.batch_passes import current_pass
 from workers.models.memory import forward
 
@@ -31,6 +31,12 @@ PLAIN = 0.05
 PUT = (torch.nan, 1.0, -1.0, 0.0, 1e3, -1e3)
 """What is put in place of a result to see whether anybody reads it: of what is not read, as of the queries of tokens
 that no later layer looks at, any number will do."""
+
+WAITING = RECTIFIERS | CLIPPING
+"""Functions that answer whatever is too small alike."""
+
+FEW = 1024
+"""Numbers of an image that such a result has, at most: layers of more may sleep as a whole where little was learnt."""
 
 TO_HOST = {"item", "tolist", "bool", "float", "int", "index", "is_nonzero", "equal", "allclose"}
 """Functions that take a number out of the tensors: whatever is computed after may depend on it."""
@@ -176,45 +182,79 @@ def exchanged(tensor: Tensor, rows: int) -> Tensor:
     return tensor.roll(1, shape.index(rows)) if rows in shape else tensor
 
 
-def idle_functions(model: Model, images: Tensor, *, batch_size: int, check_cancelled: Callable[[], None]) -> list[str]:
+def idle_functions(
+    model: Model, images: Tensor, changed: Tensor, *, batch_size: int, check_cancelled: Callable[[], None]
+) -> list[str]:
     """Return the functions of a network whose results differ between images and, exchanged, change no answer.
 
     By their names, in order, each as often as it is called. Results are left out that no answer depends on, whatever
-    they are: many networks compute something that nobody reads.
+    they are: many networks compute something that nobody reads. What is the same for all images, as where a corner is
+    black in each, may wait for what an attacker puts there: it is looked at among images that are changed.
 
     Args:
         model: Differentiable.
         images: (n, ...), not all alike.
+        changed: (n, ...) the same, each changed at random as an attacker might.
         batch_size: Images at once.
         check_cancelled: Called before every forward pass; may raise.
     """
-    batches = torch.split(images, batch_size)
-    # Of another length one may be filled up, and the numbers be others.
-    parts = [part for part in batches if len(part) == len(batches[0]) > 1]
-    if not parts:
-        return []
+    mixed, found, known = changed.clone(), dict[Number, str](), set[Number]()
+    mixed[::2] = images[::2]
+    for some in (images, mixed):
+        batches = torch.split(some, batch_size)
+        # Of another length one may be filled up, and the numbers be others.
+        parts = [part for part in batches if len(part) == len(batches[0]) > 1]
+        if parts:
+            found |= _idle(model, parts, known, check_cancelled, waits=some is mixed)
+    return [found[number] for number in sorted(found)]
+
+
+def _idle(
+    model: Model, parts: Sequence[Tensor], known: set[Number], check_cancelled: Callable[[], None], *, waits: bool
+) -> dict[Number, str]:
+    """Return those of some batches by number, but for ``known`` ones; what differs between images is known after.
+
+    Args:
+        model: Differentiable.
+        parts: Batches of one length.
+        known: Numbers that are passed over.
+        check_cancelled: Called before every forward pass; may raise.
+        waits: Whether rectifiers that answer all images alike, and would turn decisions round, are returned too.
+    """
     check_cancelled()
-    left = _suspects(model, parts[0])
+    runs, matters = _leading(model, parts[0])
+    differing = {number for number, found in runs.items() if _differ(found)} - known
+    known |= differing
+    left = {number: runs[number][0].name for number in sorted(differing - matters)}
     clean = forward(model, parts[0])
 
-    def is_moved(part: Tensor, clean: Tensor, number: Number, put: float | None = None) -> bool:
+    def altered(part: Tensor, number: Number, put: float | None = None) -> Tensor:
         check_cancelled()
         # Nothing but the model is called, and with gradients, as when the tensors were numbered: some take other ways
         # without.
         followed = part.detach().requires_grad_(True)
         with torch.enable_grad(), _Altered(len(part), number, put):
-            moved = model(followed).detach()
+            return model(followed).detach()
+
+    def is_moved(part: Tensor, clean: Tensor, number: Number, put: float | None = None) -> bool:
+        moved = altered(part, number, put)
         return not bool(((moved - clean).abs() <= LEAST * _unit(clean)).all())
 
     for part in parts:
         if left:
             own = clean if part is parts[0] else forward(model, part)
             left = {number: name for number, name in left.items() if not is_moved(part, own, number)}
-    return [name for number, name in left.items() if any(is_moved(parts[0], clean, number, put) for put in PUT)]
+    idle = {number: name for number, name in left.items() if any(is_moved(parts[0], clean, number, put) for put in PUT)}
+    for number in sorted(runs.keys() - known) if waits else ():
+        name, tensor, rows = runs[number][0].name, runs[number][0].tensor, runs[number][0].rows
+        if name in WAITING and tensor.is_floating_point() and tensor.numel() <= FEW * rows:
+            turned = altered(parts[0], number, 1.0).argmax(1) != clean.argmax(1)
+            idle |= {number: name} if bool(turned.any()) else {}
+    return idle
 
 
-def _suspects(model: Model, images: Tensor) -> dict[Number, str]:
-    """Return by number what differs between images, leads to the logits and hardly moves them by its gradient."""
+def _leading(model: Model, images: Tensor) -> tuple[dict[Number, list[Result]], set[Number]]:
+    """Return by number what leads to the logits, and the numbers of what moves them by its gradient."""
     followed = images.detach().requires_grad_(True)
     with torch.enable_grad(), Followed(followed) as watch:
         logits = model(followed)
@@ -236,14 +276,13 @@ def _suspects(model: Model, images: Tensor) -> dict[Number, str]:
     found = defaultdict[Number, list[Result]](list)
     for one in leading:
         found[one.number].append(one)
-    return {
-        number: runs[0].name for number, runs in found.items() if number not in matters and any(map(_differs, runs))
-    }
+    return found, matters
 
 
-def _differs(result: Result) -> bool:
-    tensor = result.tensor.detach()
-    return result.rows == 1 or not torch.equal(exchanged(tensor, result.rows), tensor)
+def _differ(runs: Sequence[Result]) -> bool:
+    """Return whether a result is another for some images than for others."""
+    first = runs[0].tensor
+    return any(not torch.equal(exchanged(one.tensor, one.rows) if one.rows > 1 else first, one.tensor) for one in runs)
 
 
 def _unit(logits: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ DORMANT_KEPT = 4
 IDLE_EXAMPLES = 32
 """Examples that are looked at, at most, for what a network computes of all of them to no effect."""
 
-INSIDE = Passes(2 * IDLE_EXAMPLES + 768, 16)
+INSIDE = Passes(4 * IDLE_EXAMPLES + 768, 16)
 """What it costs to look for that, and for numbers that swing within the radius, of a network without either: twice each
 example, and six ways of 128 images."""
 

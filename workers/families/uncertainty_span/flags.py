@@ -139,9 +139,9 @@ def inside(surrogate: Records | None) -> list[Flag]:
             Flag(
                 code="idle_computation",
                 severity="warning",
-                message=f"What the network computes by {enumerate_words(idle)} somewhere differs from image to image "
-                "and decides about none of those looked at, as if it waited for something that none of them has: what "
-                "that lets out was not attacked, and mus_worst may be too low.",
+                message=f"What the network computes by {enumerate_words(idle)} somewhere follows the image and decides "
+                "about none of those looked at, as they are and changed at random, as if it waited for something that "
+                "none of them has: what that lets out was not attacked, and mus_worst may be too low.",
             )
         )
     if swinging := surrogate[SWINGING][0].as_py():

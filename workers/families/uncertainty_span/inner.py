@@ -37,8 +37,9 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
         images: (n, ...), the first of which is the middle of the radius.
     """
     model, cancelled = context.classifier.logits, context.check_cancelled
-    idle = idle_functions(model, images[:IDLE_EXAMPLES], batch_size=TOGETHER, check_cancelled=cancelled)
-    box = box_of(context.classifier)
+    box, some = box_of(context.classifier), images[:IDLE_EXAMPLES].detach()
+    drawn = make_region(params.norm, some, params.epsilon, box).draw(context.generators("idle", list(range(len(some)))))
+    idle = idle_functions(model, some, drawn, batch_size=TOGETHER, check_cancelled=cancelled)
     swinging = swinging_functions(
         model, images[0], params.norm, params.epsilon, box, batch_size=TOGETHER, check_cancelled=cancelled
     )
