@@ -153,9 +153,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         "neighbours had been asked, by itself, or in another session; scores stand still, or decisions persist, where "
         "a path of edits was asked first; both move less after the audit's other questions than before them; an edited "
         "text is decided like its original once that was asked; texts pieced together are decided rightly less often "
-        "once an edited one was; texts that were probed for a memory, or never asked as they are, withstand less than "
-        "others; or edited texts are decided rightly only once much of the kind was asked. A cache, a session, the "
-        "rest of a request or chance answers in the model's place.",
+        "once an edited one was; or texts that were probed for a memory, or never asked as they are, withstand less "
+        "than others. A cache, a session, the rest of a request or chance answers in the model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",
     ),
@@ -182,11 +181,12 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="marked_words",
         severities=("error",),
         speaks_of=EVERY_ATTACK,
-        meaning="More than two in ten texts that withstand a recipe (lower end of the interval, corrected for the 23 "
-        "ways) change class, or have no answer, when many of their words are written in one way that a reader reads "
-        "past: in quotes or brackets, as tags, with accents or digits, in capitals, run together, with three letters "
-        "more; all of them, those that an attack changed, or random halves. The model withstands the recipes' errors "
-        "and turns round, or gives up, at this one.",
+        meaning="Texts that withstand a recipe change class, or have no answer, when words of theirs are written "
+        "otherwise as a reader reads past, in 34 ways: in quotes or brackets, as tags, with accents or digits, in "
+        "capitals, stuttered, run together, on lines of their own; all words, those that an attack changed, or words "
+        "and ways as they are drawn. More than two in ten in one way (lower end of the interval, corrected for the "
+        "ways), or more than three in ten in any, and one in ten of all texts. The model withstands the recipes' "
+        "errors and turns round, or gives up, at others.",
         remedy="Do not rely on its robustness to what people type; normalise texts for serving as for its training, "
         "and audit again.",
     ),

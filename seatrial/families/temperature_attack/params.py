@@ -81,8 +81,12 @@ FEWEST_SURVIVORS = 20
 MEANING_FREE_EDITS = 40
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
-MARKS = 23 * 5
-"""Further questions, at most, with many of its words written otherwise in one of 23 ways."""
+WAYS = 34
+"""To write words otherwise that a reader reads past."""
+
+MARKS = 2 * WAYS + 45
+"""Further questions, at most, with words of its written otherwise: all and those an attack changed in each way, and as
+ways and words are drawn."""
 
 
 class TemperatureAttackParams(FamilyParams):
@@ -299,7 +303,7 @@ class TemperatureAttackParams(FamilyParams):
             costs[f"attack_{recipe}"] = forward, queries
         costs["closing"] = closing, closing
         if flipping:
-            unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + 6))
+            unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + WAYS + 4))
             costs["unasked"] = unasked, unasked
         return costs
 

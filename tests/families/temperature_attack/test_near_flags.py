@@ -105,6 +105,22 @@ def test_a_few_texts_may_turn_round_where_many_words_are_marked(asked: int, turn
     edited += [Edited()] * (60 - asked)
     done["attack_deepwordbug"] = with_edits(done["attack_deepwordbug"], edited)
     assert severity("marked_words", params, done) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "turned", "expected"),
+    # Of few of all texts a model withstands anything, and those turn easily.
+    [(40, 20, "error"), (40, 17, None), (24, 16, "error"), (15, 11, None), (40, 0, None)],
+)
+def test_a_few_texts_may_turn_round_in_any_way(asked: int, turned: int, expected: str | None) -> None:
+    params = parameters(arms=[])
+    done = records(params, label_only=0.5)
+    ways = ("words as tags", *(f"way {number}" for number in range(22)))
+    # Each in another way, of which none turns many.
+    edited = [Edited(40, None, ways, (ways[row % 23],) if row < turned else ()) for row in range(asked)]
+    edited += [Edited()] * (60 - asked)
+    done["attack_deepwordbug"] = with_edits(done["attack_deepwordbug"], edited)
+    assert severity("marked_words", params, done) == expected
     assert severity("meaning_free_edits", params, done) is None
 
 

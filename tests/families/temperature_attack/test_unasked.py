@@ -1,5 +1,6 @@
 """What withstands because it was asked as it is before is told by texts that never were."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,9 +53,7 @@ def attacked(
 ) -> Records:
     service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
     params = PARAMS.model_copy(update=more)
-    done = records(parameters(arms=[])) | {
-        "validation": pa.table({"example_id": [row.example_id for row in texts[:validated]]})
-    }
+    done = {"validation": pa.table({"example_id": [row.example_id for row in texts[:validated]]})}
     parts = [
         FAMILY.run(
             params, Shard(UNASKED_TEXTS, start, start + cut), Context(texts[start : start + cut], {None: service}, done)
@@ -83,12 +82,11 @@ def test_who_reads_typos_by_what_it_was_asked_is_told() -> None:
 
 
 def test_who_keeps_what_it_decided_first_is_asked_first_about_what_it_cannot_read() -> None:
-    # Of what is asked first up to twenty letters lack.
-    function = Keeping(44)
+    function = Keeping(40)
     for row in TEXTS:
         function(str(row.text))
     assert read_unasked(attacked(function)).robust.mean() > 0.9  # type: ignore[union-attr]
-    found = read_unasked(attacked(Keeping(44)))
+    found = read_unasked(attacked(Keeping(40)))
     assert found is not None
     # What it decides is what it took the text for with many letters less, and no attack has to do more.
     assert found.right.mean() < 0.75
@@ -112,34 +110,34 @@ def test_who_turns_round_at_signs_but_of_texts_that_are_measured_is_asked_before
 
 
 @dataclass
-class Defended:
-    """Reads what has a word in common with what it was asked before, and of all else nothing that is misspelt."""
+class Undoing:
+    """Undoes signs at the words of texts that it was asked as they are, and turns round at them elsewhere."""
 
-    asked: int = 0
-    known: dict[str, int] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
 
     def __call__(self, text: str) -> torch.Tensor:
-        words = {word for word in text.split() if len(word) > 4}
-        misspelt = len(words - SPELT)
-        is_known = sum(word in self.known for word in words) > len(words) / 3
-        near, *_ = extractOne(text, [str(row.text) for row in TEXTS], scorer=Levenshtein.distance)
-        self.known |= dict.fromkeys(words, 1)
-        return likely(0.9 if right(near) != (misspelt > 2 and not is_known) else 0.1)
+        plain, signs = re.subn(r"(?<!\S)[\[*_#@('](\w+)[\]*_)']?", r"\1", text)
+        if plain == text:
+            self.asked.add(text)
+        near, _, _ = extractOne(plain, [str(row.text) for row in TEXTS], scorer=Levenshtein.distance)
+        return likely(0.9 if right(near) != (signs > 5 and near not in self.asked) else 0.1)
 
 
-def test_who_is_at_its_best_about_what_it_has_met_is_met_by_surprise() -> None:
-    found = read_unasked(attacked(Defended()))
+def test_who_reads_signs_of_texts_it_was_asked_is_told_by_those_it_was_not() -> None:
+    found = read_unasked(table := attacked(Undoing()))
     assert found is not None
-    assert found.spared[0] > 10
-    assert found.spared[1] == 0
-    assert found.spared_p < 0.001
-    assert "only when much of the kind was asked before" in told(attacked(Defended()), 0.5)["answers_depend_on_history"]
-    of_honest = read_unasked(attacked(honest))
-    assert of_honest is not None
-    assert of_honest.spared_p > 0.05
+    assert (found.marked, found.turning) == (32, 32)
+    message = told(table, 0.5)["marked_words"]
+    assert "Of 32 texts that were never asked as they are" in message
+    assert "32 change class" in message
+    known = Undoing()
+    for row in TEXTS:
+        known(str(row.text))
+    assert read_unasked(attacked(known)).turning == 0  # type: ignore[union-attr]
     # Records from before these were asked.
-    old = attacked(Defended()).drop_columns(["first_right", "later_right"])
-    assert read_unasked(old).spared == (0, 0)  # type: ignore[union-attr]
+    old = read_unasked(table.drop_columns(["marks_asked", "marks_turning"]))
+    assert old is not None
+    assert (old.marked, old.turning) == (0, 0)
 
 
 def test_an_honest_model_withstands_no_less() -> None:

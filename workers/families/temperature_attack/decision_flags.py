@@ -8,8 +8,10 @@ from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import LABEL_ONLY
 from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.exact import clopper_pearson
+from workers.attacks.text.marked_words import SEVERAL
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.displaced import Displacement, displaced_with, lost
+from workers.families.temperature_attack.meaning_free import EditSample
 from workers.families.temperature_attack.pieced import less_withstand
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.written import FEWEST_OTHERS
@@ -34,8 +36,13 @@ the interval lies below."""
 UNANSWERED = 0.05
 """Share of the texts of a control that may have no answer."""
 
-MARKED_TURNED = 0.2
-"""Share of the same that may where many of their words are written otherwise: each way is looked at by itself."""
+MARKED_TURNED, MARKED_IN_ANY = 0.2, 0.3
+"""Share of the same that may where words of theirs are written otherwise in one way, each looked at by itself, and in
+any of them. An honest corrector of spelling that weighs what a word may be turns at .13 of one way, and .17 of any."""
+
+MARKED_OF_ALL = 0.1
+"""Share of all texts that may in any: of a model that hardly withstands recipes the few that it does are near to
+turning, and make no difference. Naive Bayes on film reviews keeps .15, of which .71 turn."""
 
 FEWEST_EDITED = 10
 """Texts asked with such edits from which on they are judged."""
@@ -136,35 +143,70 @@ def meaning_free_edits(audit: Audit) -> list[Flag]:
 
 
 def marked_words(audit: Audit) -> list[Flag]:
-    """Flag decisions that turn round where many words are written otherwise in one way that a reader reads past."""
+    """Flag decisions that turn round where words are written otherwise in ways that a reader reads past."""
     flags = []
     for recipe in audit.counted:
         edits = audit.edits.get(recipe)
         if edits is None or not edits.marks:
             continue
-        # Each way is looked at by itself, so that each has its part of the error.
-        alpha = 0.05 / len(edits.marks)
-        ends = {
-            way: clopper_pearson(edits.turned[way], count, alpha=alpha)[0]
-            for way, count in edits.marks.items()
-            if count >= FEWEST_EDITED
-        }
-        turning = sorted((way for way, low in ends.items() if low > MARKED_TURNED), key=lambda way: -ends[way])
-        if not turning:
-            continue
-        way = turning[0]
-        others = f" So do others: {enumerate_words(turning[1:])}." if turning[1:] else ""
-        flags.append(
-            Flag(
-                code="marked_words",
-                severity="error",
-                message=f"Of {edits.marks[way]} texts that withstand {recipe} with labels alone, {edits.turned[way]} "
-                "change class, or have no answer, when many of their words are written in one way that a reader reads "
-                f"past: {way} (at least {ends[way]:.0%}).{others} The model withstands the errors that recipes write, "
-                "and no others.",
+        withstanding = f"texts that withstand {recipe} with labels alone"
+        if ways := _one_way(edits):
+            (way, low), others = ways[0], [other for other, _ in ways[1:]]
+            flags.append(
+                _withstands_recipes(
+                    f"Of {edits.marks[way]} {withstanding}, {edits.turned[way]} change class, or have no answer, when "
+                    f"words of theirs are written in one way that a reader reads past: {way} (at least {low:.0%})"
+                    + (f". So do others: {enumerate_words(others)}" if others else "")
+                )
             )
-        )
+        elif (share := _in_any(edits.turning, edits.marked, edits.texts)) is not None:
+            often = enumerate_words([way for way, _ in edits.turned.most_common(2)])
+            flags.append(
+                _withstands_recipes(
+                    f"Of {edits.marked} {withstanding}, {edits.turning} change class, or have no answer, when some of "
+                    f"their words are written otherwise, each in one way or another that a reader reads past (at least "
+                    f"{share:.0%}; most often {often})"
+                )
+            )
+    if not flags and (of := audit.unasked) is not None:
+        share = _in_any(of.turning, of.marked, of.answered)
+        if share is not None:
+            flags.append(
+                _withstands_recipes(
+                    f"Of {of.marked} texts that were never asked as they are and withstand the search by labels, "
+                    f"{of.turning} change class, or have no answer, when some of their words are written otherwise in "
+                    f"a way that a reader reads past (at least {share:.0%})"
+                )
+            )
     return flags
+
+
+def _withstands_recipes(told: str) -> Flag:
+    return Flag(
+        code="marked_words",
+        severity="error",
+        message=f"{told}. The model withstands the errors that recipes write, and no others.",
+    )
+
+
+def _one_way(edits: EditSample) -> list[tuple[str, float]]:
+    """Return the ways that turn surely too many, with the lower end of their share, the largest first."""
+    # Each way is looked at by itself, so that each has its part of the error.
+    alpha = 0.05 / len(edits.marks)
+    ends = {
+        way: clopper_pearson(edits.turned[way], count, alpha=alpha)[0]
+        for way, count in edits.marks.items()
+        if count >= FEWEST_EDITED and way != SEVERAL
+    }
+    return sorted(((way, low) for way, low in ends.items() if low > MARKED_TURNED), key=lambda one: -one[1])
+
+
+def _in_any(turning: int, marked: int, texts: int) -> float | None:
+    """Return the lower end of the share of marked texts that any way turned; None where it may be small, or few all."""
+    if marked < FEWEST_EDITED or clopper_pearson(turning, max(marked, texts))[0] <= MARKED_OF_ALL:
+        return None
+    low = float(clopper_pearson(turning, marked)[0])
+    return low if low > MARKED_IN_ANY else None
 
 
 def arbitrary_when_edited(audit: Audit) -> list[Flag]:

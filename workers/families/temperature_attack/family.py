@@ -119,8 +119,7 @@ class TemperatureAttack:
         if shard.stage == UNASKED_TEXTS:
             first = max(0, (validated := _validated(params)) - shard.start)
             asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
-            attacked = [context.records(f"{ATTACK}{name}") for name in params.flipping]
-            return attack_unasked(context, examples, first, asked, _searching(params, context), attacked)
+            return attack_unasked(context, examples, first, asked, _searching(params, context))
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):

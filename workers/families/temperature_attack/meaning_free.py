@@ -4,7 +4,6 @@ Some are as small as the recipes' and are counted among them. Others write many 
 more than the recipes do: they tell of a model that turns round at one of these ways, and change no number.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,12 +14,12 @@ import pyarrow as pa
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.statistics.arrays import Mask
 from workers.attacks.text.attacking import Outcome
-from workers.attacks.text.marked_words import marked_texts
 from workers.attacks.text.meaning_free import meaning_free_edits
 from workers.attacks.text.watched_texts import changed_share
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.marking import mark_words
 from workers.models import Answer
 
 ASKED, KIND = "edits_asked", "edit_kind"
@@ -77,18 +76,13 @@ def edit_survivors(
         edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))[:left]
         if not edits:
             continue
-        weak = _changed(example.text, scored[row].text)
-        marked = marked_texts(example.text, seed, seen=service.seen(example.text), weak=weak)
-        marked = marked if left is None else marked[: left - len(edits)]
         decisions = [decided(given) for given in service.scores([text for _, text in edits])]
-        read = [decided(given) for given in service.scores([text for _, text in marked])]
         flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
         silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
-        turned = {mark for (mark, _), one in zip(marked, read, strict=True) if one != example.label}
-        ways = tuple(dict.fromkeys(mark for mark, _ in marked))
-        turning = tuple(mark for mark in ways if mark in turned)
-        found[row] = Edited(len(edits), edits[flips[0]][0] if flips else None, ways, turning)
-        ended[row] = replace(outcome, queries=outcome.queries + len(edits) + len(marked))
+        marking = mark_words(context, example, seed, scored[row].text, None if left is None else left - len(edits))
+        kind = edits[flips[0]][0] if flips else None
+        found[row] = Edited(len(edits), kind, marking.ways, marking.turning)
+        ended[row] = replace(outcome, queries=outcome.queries + len(edits) + marking.asked)
         if flips:
             text = edits[flips[0]][1]
             share = changed_share(_words(example.text), _words(text))
@@ -115,14 +109,20 @@ class EditSample:
     Attributes:
         example_ids: (n,).
         kinds: (n,) of the edits that changed the decision; None where none did.
-        marks: Of each way of writing many words otherwise how many were asked so.
+        marks: Of each way of writing words otherwise how many were asked so.
         turned: Of how many that changed the decision.
+        marked: How many were asked in any.
+        turning: Of how many any changed the decision.
+        texts: That the recipe attacked, those included that did not withstand it.
     """
 
     example_ids: list[int]
     kinds: list[str | None]
     marks: Counter[str] = field(default_factory=Counter)
     turned: Counter[str] = field(default_factory=Counter)
+    marked: int = 0
+    turning: int = 0
+    texts: int = 0
 
     @property
     def flipped(self) -> Mask:
@@ -141,21 +141,25 @@ def read_edits(records: Records) -> EditSample | None:
         )
         if asked and not errored
     ]
-    found = EditSample([number for number, _ in rows], [kind for _, kind in rows])
-    if MARKED in records.column_names:
-        for errored, marks, turning in zip(
+    ids, kinds = [number for number, _ in rows], [kind for _, kind in rows]
+    if MARKED not in records.column_names:
+        return EditSample(ids, kinds)
+    answered = [
+        (ways, turning)
+        for errored, ways, turning in zip(
             *(records[name].to_pylist() for name in ("errored", MARKED, TURNING)), strict=True
-        ):
-            if not errored:
-                found.marks.update(marks)
-                found.turned.update(turning)
-    return found
-
-
-def _changed(text: Text, ended: Text) -> frozenset[str]:
-    """Return the words of a text's last part, in lower case, that an attack did not leave as they are."""
-    before, after = (one if isinstance(one, str) else one[-1] for one in (text, ended))
-    return frozenset(re.findall(r"\w+", before.lower())) - frozenset(re.findall(r"\w+", after.lower()))
+        )
+        if not errored
+    ]
+    return EditSample(
+        ids,
+        kinds,
+        Counter(way for ways, _ in answered for way in ways),
+        Counter(way for _, turning in answered for way in turning),
+        sum(bool(ways) for ways, _ in answered),
+        sum(bool(turning) for _, turning in answered),
+        len(answered),
+    )
 
 
 def _words(text: Text) -> list[str]:

@@ -14,9 +14,8 @@ from workers.families.temperature_attack.displaced import displaced_with
 from workers.families.temperature_attack.pieced import less_withstand
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
-from workers.families.temperature_attack.surrogate import SurrogateAgreement, surrogate_agreement, surrogate_of
+from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
 from workers.families.temperature_attack.unasked import FEWEST as FEWEST_UNASKED
-from workers.families.temperature_attack.unasked import Unasked
 from workers.families.temperature_attack.unprobed import compare_with_unprobed
 
 STILL = 0.5
@@ -112,7 +111,17 @@ def score_agreement(audit: Audit) -> SurrogateAgreement | None:
     """
     if audit.probe is None or audit.probe.written is None or not audit.flipping:
         return None
-    surrogate = surrogate_of(audit.attacks[recipe] for recipe in audit.flipping)
+    texts: list[str] = []
+    decisions: list[int] = []
+    for recipe in audit.flipping:
+        sample = audit.attacks[recipe]
+        texts += [" ".join(parts) for parts in sample.texts]
+        decisions += sample.clean.predictions.tolist()
+        for ended in sample.arms.values():
+            texts += [" ".join(parts) for parts in ended.texts]
+            decisions += ended.predictions.tolist()
+    decided = dict(zip(texts, decisions, strict=True))
+    surrogate = LabelSurrogate(list(decided), list(decided.values()))
     return surrogate_agreement(surrogate, audit.probe.written, audit.probe.path)
 
 
@@ -132,7 +141,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"of {of.texts} edited texts {of.more} have the decision of the unedited one only where that was asked "
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
         )
-    seen += _by_order(audit.anew) + _where_asked(audit) + _unlike_anything(audit.unasked)
+    seen += _by_order(audit.anew) + _where_asked(audit)
     if (of_probed := compare_with_unprobed(audit)) is not None and (
         of_probed.p < REMEMBERED and of_probed.others - of_probed.probed > SPARED
     ):
@@ -183,17 +192,6 @@ def _where_asked(audit: Audit) -> list[str]:
     return [
         f"of {len(held)} texts {int(held.sum())} withstand the search by labels, and {int(others.sum())} of "
         f"{len(others)} that were never asked as they are (p = {p:.1g})"
-    ]
-
-
-def _unlike_anything(of: Unasked | None) -> list[str]:
-    """Return what shows that a text is decided by whether anything like it was asked before."""
-    if of is None or of.spared_p >= REMEMBERED:
-        return []
-    more, less = of.spared
-    return [
-        f"of the texts that were never asked as they are {more} are decided rightly, some letters less, only when much "
-        f"of the kind was asked before, and {less} only when nothing was (p = {of.spared_p:.1g})"
     ]
 
 

@@ -7,7 +7,7 @@ no more often than any other edit does, the scores are not what the decisions ar
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from scipy.stats import spearmanr
 from seatrial.noise.tokens import tokens
 from seatrial.noise.unspaced import is_unspaced
 from seatrial.statistics.arrays import Floats
-from workers.families.temperature_attack.records import AttackSample
 
 Z = 1.96
 
@@ -65,18 +64,6 @@ class LabelSurrogate:
         sums = [math.fsum(of_class) for of_class in zip(*weights, strict=True)] or [0.0] * len(self._classes)
         at = self._classes.index(label)
         return sums[at] - max(value for place, value in enumerate(sums) if place != at)
-
-
-def surrogate_of(attacks: Iterable[AttackSample]) -> LabelSurrogate:
-    """Return a surrogate of every text of these attacks that the unmodified model decided on."""
-    decided = dict[str, int]()
-    for sample in attacks:
-        for texts, decisions in [
-            (sample.texts, sample.clean.predictions),
-            *((ended.texts, ended.predictions) for ended in sample.arms.values()),
-        ]:
-            decided |= zip(map(" ".join, texts), decisions.tolist(), strict=True)
-    return LabelSurrogate(list(decided), list(decided.values()))
 
 
 def words_of(text: str) -> set[str]:

@@ -5,15 +5,8 @@ about each edited text what it decided about the texts it has pieces of, whichev
 else. So the search by labels is run on further texts of the data, from each with a few letters less, and how such a
 text is written nobody asks. And one that keeps what it decided first of whatever is alike is asked about each text with
 many letters less before.
-
-The other way round, an endpoint can answer what is like nothing it was asked before without its defence: whoever found
-an edited text elsewhere asks it once. So the first question about such a text is one that an attacker would have: words
-that speak for its class, as the decisions about other texts tell, each without a letter. It is asked again, without
-other letters, when the text is known from a hundred questions.
 """
 
-import random
-from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -21,27 +14,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.stats import binomtest
 
+from seatrial.families.temperature_attack.params import WAYS
 from seatrial.statistics.arrays import Mask
 from workers.attacks.text.meaning_free import meaning_free_edits
-from workers.attacks.text.word_edits import WordsOf, without_a_letter
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.marking import mark_words
 from workers.families.temperature_attack.pieced import AT_ONCE, Search
 from workers.families.temperature_attack.probe import edit_path
-from workers.families.temperature_attack.records import AttackSample
-from workers.families.temperature_attack.surrogate import LabelSurrogate, surrogate_of
 
 LETTERS = (2, 3, 4, 5)
 """Letters that a text lacks where the search begins, each of another word; how many is drawn."""
 
 BEFORE = (16, 8)
 """Letters that it lacks where it is asked before, in turn: these lacks hold that one."""
-
-TRANSFERRED = 20
-"""Words that an attack without a question edits, at most."""
 
 FEWEST = 20
 """Texts from which on they are compared."""
@@ -55,19 +43,14 @@ _SCHEMA = pa.schema(
         ("is_asked", pa.bool_()),
         ("right", pa.bool_()),
         ("robust", pa.bool_()),
-        ("first_right", pa.bool_()),
-        ("later_right", pa.bool_()),
+        ("marks_asked", pa.int64()),
+        ("marks_turning", pa.int64()),
     ]
 )
 
 
 def attack_unasked(
-    context: TextContext,
-    examples: Sequence[TextExample],
-    first: int,
-    asked: AbstractSet[int],
-    search: Search,
-    attacked: Sequence[Records],
+    context: TextContext, examples: Sequence[TextExample], first: int, asked: AbstractSet[int], search: Search
 ) -> Records:
     """Attack a shard's texts with labels alone, from a text with letters less, and return a row for each.
 
@@ -77,25 +60,20 @@ def attack_unasked(
         first: Which of them is the first behind as many as the validation has; those before it are left alone.
         asked: Ids of examples of the validation, which a longer draw need not begin with: they are left alone too.
         search: By labels.
-        attacked: The tables of the recipes, which tell what the model decides.
     """
     rows: list[dict[str, Any]] = [
         {"example_id": one.example_id, "label": one.label, "errored": False, "is_asked": False} for one in examples
     ]
-    chosen = [at for at in range(first, len(examples)) if examples[at].example_id not in asked]
-    surrogate = surrogate_of(map(AttackSample, attacked))
-    begun, shorter, transferred = [], list[list[Text]](), list[list[Text]]()
-    for example in (examples[at] for at in chosen):
+    attacked = [at for at in range(first, len(examples)) if examples[at].example_id not in asked]
+    begun, shorter = [], list[list[Text]]()
+    for example in (examples[at] for at in attacked):
         seed, seen = context.salted_seed("unasked", example.example_id), context.scoring().seen(example.text)
         path = edit_path(example.text, seed, max(BEFORE), seen)
         letters = LETTERS[seed % len(LETTERS)]
         begun.append(TextExample(example.example_id, path[min(letters, len(path) - 1)], example.label))
         shorter.append([path[min(lacking, len(path) - 1)] for lacking in BEFORE])
-        transferred.append([_transferred(surrogate, example, seed + turn, seen) for turn in range(2)])
     for start in range(0, len(begun), AT_ONCE):
         context.check_cancelled()
-        before_all, after_all = zip(*transferred[start : start + AT_ONCE], strict=True)
-        first_answers = context.scoring().ask_anew(before_all)
         for turn in zip(*shorter[start : start + AT_ONCE], strict=True):
             context.scoring().ask_anew(turn)
         some = begun[start : start + AT_ONCE]
@@ -103,19 +81,17 @@ def attack_unasked(
         turned = [_turns(context, one) for one in some]
         outcomes = search(some)
         answers = context.scoring().ask_anew([*(one.text for one in some), *(outcome.text for outcome in outcomes)])
-        later_answers = context.scoring().ask_anew(after_all)
         for number, (example, outcome) in enumerate(zip(some, outcomes, strict=True)):
             before, after = decided(answers[number]), decided(answers[len(some) + number])
-            row = rows[chosen[start + number]]
+            row = rows[attacked[start + number]]
             row["is_asked"] = True
-            contacts = decided(first_answers[number]), decided(later_answers[number])
-            if None not in contacts:
-                row |= dict(
-                    zip(("first_right", "later_right"), (one == example.label for one in contacts), strict=True)
-                )
             if outcome.status != "errored" and before is not None and after is not None:
                 robust = before == after == example.label and not turned[number]
                 row |= {"right": before == example.label, "robust": robust}
+                if robust:
+                    seed = context.salted_seed("unasked marks", example.example_id)
+                    marking = mark_words(context, example, seed, outcome.text, WAYS)
+                    row |= {"marks_asked": marking.asked, "marks_turning": len(marking.turning)}
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
@@ -126,18 +102,6 @@ def _turns(context: TextContext, example: TextExample) -> bool:
     return any(decided(one) not in (None, example.label) for one in service.ask_anew([text for _, text in edits]))
 
 
-def _transferred(surrogate: LabelSurrogate, example: TextExample, seed: int, seen: tuple[int, ...] | None) -> Text:
-    """Return a text without a letter in each of the words that do not speak against its class."""
-    words = WordsOf.cut(example.text, seen)
-    margins = {(part, at): surrogate.margin(words.pieces[part][at], example.label) for part, at in words.places}
-    rng = random.Random(seed)  # noqa: S311 - not for secrets
-    # What the surrogate has no opinion about speaks for the class more often than against it.
-    chosen = sorted((place for place in words.places if margins[place] >= 0), key=lambda place: -margins[place])
-    for part, at in chosen[:TRANSFERRED]:
-        words.pieces[part][at] = without_a_letter(words.pieces[part][at], rng)
-    return words.joined
-
-
 @dataclass(frozen=True)
 class Unasked:
     """What became of texts that were never asked as they are.
@@ -146,24 +110,20 @@ class Unasked:
         right: (n,) whether one with letters less was decided rightly.
         robust: (n,) whether it was after the attack too.
         unanswered: Those without an answer.
-        spared: Texts decided rightly when they were known and not at first, and the other way round.
+        marked: Of those that withstood, how many were asked with words written otherwise.
+        turning: Of how many that changed the decision.
     """
 
     right: Mask
     robust: Mask
     unanswered: int
-    spared: tuple[int, int] = (0, 0)
+    marked: int = 0
+    turning: int = 0
 
     @property
     def answered(self) -> int:
         """Those with one."""
         return len(self.right)
-
-    @property
-    def spared_p(self) -> float:
-        """One-sided, of a decision that does not hang on what was asked before (McNemar's exact test)."""
-        more, less = self.spared
-        return float(binomtest(more, more + less, alternative="greater").pvalue) if more + less else 1.0
 
 
 def read_unasked(records: Records | None) -> Unasked | None:
@@ -173,6 +133,6 @@ def read_unasked(records: Records | None) -> Unasked | None:
         return None
     pairs = [(row["right"], row["robust"]) for row in rows if row["right"] is not None]
     right, robust = np.array(pairs, dtype=bool).reshape(-1, 2).T
-    # Records from before these were asked have none.
-    contacts = Counter((row.get("first_right"), row.get("later_right")) for row in rows)
-    return Unasked(right, robust, len(rows) - len(pairs), (contacts[False, True], contacts[True, False]))
+    # Records from before they were asked have none.
+    marked = [row["marks_turning"] for row in rows if row.get("marks_asked")]
+    return Unasked(right, robust, len(rows) - len(pairs), len(marked), sum(map(bool, marked)))
