@@ -113,6 +113,18 @@ FLAGS: tuple[FlagSpec, ...] = (
         "radius.",
     ),
     FlagSpec(
+        code="failed_gradient_check",
+        severities=("error",),
+        speaks_of=EVERY_ATTACK,
+        spares=UNATTACKED,
+        meaning="The network does not do what its gradients say: steps along them, and along random directions, change "
+        "the logits by less than half or more than twice that at more than 40 % of the images looked at (lower end of "
+        "the interval). Autograd differentiates what float32 rounds off, as a number beside a bias of 1e8, and every "
+        "attack by gradients is led astray.",
+        remedy="Audit the network without huge numbers that are taken off again, and without casts and roundings whose "
+        "gradient is made up.",
+    ),
+    FlagSpec(
         code="zero_gradients",
         severities=("error", "warning", "info"),
         speaks_of=("mus*", "msus*", "conformal*", "part_*", "robust_accuracy"),

@@ -13,7 +13,15 @@ from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
 from workers.families.uncertainty_span.dormant import DORMANT, UNFOLLOWED, find_dormant
 from workers.families.uncertainty_span.further import MARGIN, SURROGATE, FurtherAttack, is_on_grid, pixel_radius
-from workers.families.uncertainty_span.inner import COMPANY, IDLE, SWINGING, differs_by_company, look_inside
+from workers.families.uncertainty_span.inner import (
+    AGREEMENTS,
+    COMPANY,
+    IDLE,
+    SWINGING,
+    checked_gradients,
+    differs_by_company,
+    look_inside,
+)
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
@@ -71,6 +79,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         table = table.append_column(name, pa.array([functions] + [None] * (rows - 1), pa.list_(pa.string())))
     company = differs_by_company(params, context, images) if len(images) else None
     table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))
+    agreements = checked_gradients(params, context, images) if len(images) else []
+    table = table.append_column(AGREEMENTS, pa.array([agreements] + [None] * (rows - 1), pa.list_(pa.float64())))
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
 
 

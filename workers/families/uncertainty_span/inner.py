@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import IDLE_EXAMPLES
+from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES, IDLE_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
 from workers.attacks.losses import margin
@@ -23,6 +24,9 @@ and those whose results swing many times within the radius. Records from before 
 COMPANY = "company_difference"
 """Column beside them: by how much a log probability of images within the radius differs by the images beside them, null
 where it does not."""
+
+AGREEMENTS = "gradient_agreements"
+"""Column beside them: of each image whose gradient says something, how far the network does that, from 0 to 1."""
 
 IN_COMPANY = 6
 """Images of either kind that are asked about by themselves."""
@@ -70,3 +74,26 @@ def differs_by_company(params: UncertaintySpanParams, context: ImageContext, ima
         for moved in (drawn, stepped)
     ]
     return max((one for one in found if one is not None), default=None)
+
+
+def checked_gradients(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> list[float]:
+    """Return how far the network does what its gradients say, of each image of which these say something.
+
+    Every other image is drawn from the ball. A network that is sure of its images may not move at any, so that each is
+    also looked at where the prediction changes on the way to the next.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+    """
+    model, box, some = context.classifier.logits, box_of(context.classifier), images[:GRADIENT_EXAMPLES].detach()
+    region = make_region(params.norm, some, params.epsilon, box)
+    mixed = region.draw(context.generators("gradient check", list(range(len(some)))))
+    mixed[::2] = some[::2]
+    between = boundary_images(model, mixed, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
+    found = gradient_agreements(
+        model, torch.cat([mixed, between]), box, batch_size=TOGETHER, check_cancelled=context.check_cancelled
+    )
+    agreements: list[float] = found[~found.isnan()].tolist()
+    return agreements
