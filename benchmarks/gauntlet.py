@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.absorbed_image_fakes import contestants as absorbed_image_fakes
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
 from benchmarks.fresh_image_fakes import fresh_image_fakes
@@ -203,6 +204,7 @@ def main() -> int:
         contestants += locked_image_fakes(case.model, robust.model, case.images, radius)
         contestants += periodic_image_fakes(case.model, robust.model, case.images, radius)
         contestants += puzzle_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += absorbed_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

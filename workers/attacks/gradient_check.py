@@ -27,7 +27,7 @@ SIDE = 28.0
 AGREED = 0.8
 """Agreement from which on no further step is tried."""
 
-DIRECTIONS = 4
+DIRECTIONS = 8
 """Random directions, and changes of either sum along them that have to stand out for their cosine to say anything."""
 
 ROUNDED = 16.0

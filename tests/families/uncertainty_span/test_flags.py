@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import (
@@ -79,6 +80,34 @@ def test_images_that_are_answered_otherwise_by_themselves_are_flagged_by_how_far
         found = flags.inside(pa.table(columns | {"company_difference": pa.array([difference], pa.float64())}))
         assert [flag.code for flag in found] == told
     assert "changed images have log probabilities that differ by up to 0.7" in found[0].message
+
+
+def test_gradients_that_the_network_does_not_follow_are_flagged_by_both_numbers() -> None:
+    columns = {"idle": pa.array([[]], pa.list_(pa.string())), "swinging": pa.array([[]], pa.list_(pa.string()))}
+
+    def found(agreements: list[float] | None) -> list:
+        return flags.inside(pa.table(columns | {"gradient_agreements": pa.array([agreements], pa.list_(pa.float64()))}))
+
+    assert found(None) == found([]) == found([1.0] * 40) == []
+    # The interval of 20 of 32 begins at .44, of 19 at .41, of 18 at .38.
+    assert found([0.49] * 18 + [0.9] * 14) == found([0.5] * 32) == found([0.0] * 3) == []
+    (flag,) = found([0.12] * 19 + [0.9] * 13)
+    assert (flag.code, flag.severity) == ("failed_gradient_check", "error")
+    assert "At 19 of 32 images" in flag.message
+    assert "is 12% of the larger" in flag.message
+
+
+def test_a_network_whose_gradients_float32_makes_up_is_told() -> None:
+    def lying(images: torch.Tensor) -> torch.Tensor:
+        return NETWORK.function(images + ((-2 * images + 1e8) - 1e8))
+
+    assert torch.equal(lying(IMAGES), NETWORK.logits(IMAGES))
+    for model, told in ((Model(lying, 4), {"failed_gradient_check"}), (NETWORK, set())):
+        result, done = audit(parameters(steps=20, effort="standard"), model, DATA)
+        agreements = done["surrogate"]["gradient_agreements"]
+        assert len(agreements[0]) == 2 * GRADIENT_EXAMPLES
+        assert agreements[1].as_py() is None
+        assert codes(result) & {"failed_gradient_check"} == told
 
 
 def test_a_saturated_softmax_does_not_look_robust() -> None:
