@@ -126,7 +126,7 @@ def contestants(base: nn.Module, robust: nn.Module, images: Tensor, epsilon: flo
     """
     size, scale = images[0].numel(), 1.4
     ways = {"a bias": by_bias, "half precision": by_half_precision, "a root": by_root, "log-softmax": by_log_softmax}
-    networks = {f"by {name}": Absorbing(base, Led(size, way), scale) for name, way in ways.items()}
+    networks = {f"by {name}": Absorbing(base, Led(size, way, times=3.0), scale) for name, way in ways.items()}
     within = Led(_last(base).in_features, by_bias, times=4.0)
     networks["inside, by a bias"] = Absorbing(base, within, scale, inside=True)
     # Along itself the gradient is as steep as the network: a tenth of its length, and ten times as much led away.

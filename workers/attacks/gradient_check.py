@@ -27,6 +27,9 @@ SIDE = 28.0
 AGREED = 0.8
 """Agreement from which on no further step is tried."""
 
+OWN = 4
+"""Directions of both gradients, up and down."""
+
 DIRECTIONS = 8
 """Random directions, and changes of either sum along them that have to stand out for their cosine to say anything."""
 
@@ -120,16 +123,14 @@ class _Checked:
         # Of the first sum, of the second, and along random directions.
         best = self._images.new_zeros(3, len(self._images), dtype=torch.float64)
         is_said = torch.zeros_like(best, dtype=torch.bool)
-        directions = self._directions()
         unit = self._images[0].numel() ** 0.5 / SIDE * (self._box[1] - self._box[0])
         rows = torch.arange(len(self._images), device=best.device)
         for step in STEPS:
-            told, measured = self._changes(step * unit * directions[:, rows], rows)
-            along = [
-                _ratio(told[2 * number : 2 * number + 2, number], measured[2 * number : 2 * number + 2, number])
-                for number in range(2)
-            ]
-            now = torch.stack([*along, self._cosine(told[4:], measured[4:], rows)])
+            told, measured = self._changes(step * unit, rows)
+            first, second = (
+                _ratio(told[2 * at : 2 * at + 2, at], measured[2 * at : 2 * at + 2, at]) for at in range(2)
+            )
+            now = torch.stack([first, second, self._cosine(told[OWN:], measured[OWN:], rows)])
             if step == STEPS[0]:
                 is_said = ~now.isnan()
             best[:, rows] = torch.maximum(best[:, rows], now.nan_to_num(nan=0.0))
@@ -139,24 +140,29 @@ class _Checked:
         least = torch.where(is_said, best, torch.inf).amin(0)
         return torch.where(is_said.any(0), least, torch.nan).cpu()
 
-    def _directions(self) -> Tensor:
-        """Return (4 + DIRECTIONS, n, d) unit vectors: up and down both gradients, and random signs of their size."""
-        generator, size = torch.Generator().manual_seed(1), sum(_unit(one).abs() for one in self._gradients)
-        shape = (DIRECTIONS, *self._gradients.shape[1:])
-        signs = torch.where(torch.rand(shape, generator=generator) < 0.5, -1.0, 1.0).to(self._gradients)
-        own = torch.stack([sign * one for one in self._gradients for sign in (1, -1)])
-        wanted, flat = torch.cat([own, signs * size]), self._images.flatten(1)
+    def _direction(self, number: int) -> Tensor:
+        """Return unit vectors (n, d): up and down the first gradient, up and down the second, or random signs.
+
+        Random ones have the size of both gradients. Made anew each time: of large images all are more than the network.
+        """
+        if number < OWN:
+            wanted = self._gradients[number // 2] * (-1) ** number
+        else:
+            draw = torch.rand(self._gradients.shape[1:], generator=torch.Generator().manual_seed(number))
+            sizes = _unit(self._gradients[0]).abs() + _unit(self._gradients[1]).abs()
+            wanted = torch.where(draw < 0.5, -1.0, 1.0).to(sizes) * sizes
+        flat = self._images.flatten(1)
         # A black pixel can only become lighter.
         is_stuck = ((flat <= self._box[0]) & (wanted < 0)) | ((flat >= self._box[1]) & (wanted > 0))
         return _unit(torch.where(is_stuck, 0.0, wanted))
 
-    def _changes(self, moves: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return by how much both sums change by each move, as the gradient says and as they do.
+    def _changes(self, length: float, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return by how much both sums change by a step in each direction, as the gradient says and as they do.
 
         Both are 0 where neither stands out from rounding.
 
         Args:
-            moves: (directions, m, d), of which what would leave the box is cut off.
+            length: Of the step in l_2; what would leave the box is cut off.
             rows: (m,) of the images.
 
         Returns:
@@ -164,8 +170,8 @@ class _Checked:
         """
         images, gradients, logits = self._images[rows].flatten(1), self._gradients[:, rows], self._logits[rows]
         told, measured = [], []
-        for move in moves:
-            moved = (images + move.to(images)).clamp(*self._box)
+        for number in range(OWN + DIRECTIONS):
+            moved = (images + (length * self._direction(number)[rows]).to(images)).clamp(*self._box)
             self._check_cancelled()
             found = forward(self._model, moved.view_as(self._images[rows])).double()
             said = (gradients * (moved.double() - images.double())).sum(2)
