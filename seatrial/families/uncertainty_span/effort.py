@@ -73,9 +73,9 @@ DORMANT_KEPT = 4
 IDLE_EXAMPLES = 32
 """Examples that are looked at, at most, for what a network computes of all of them to no effect."""
 
-GRADIENT_EXAMPLES = 16
+GRADIENT_EXAMPLES = 32
 """Examples at which gradients are compared with what a network does, at most, and as many where the prediction changes
-on the way from one to another."""
+on the way from one to another: fewer hardly tell gradients that are led away in part from an input of four levels."""
 
 INSIDE = Passes(4 * IDLE_EXAMPLES + 768 + 47 * GRADIENT_EXAMPLES, 16 + 4 * GRADIENT_EXAMPLES)
 """What it costs to look for that, for numbers that swing within the radius, and at gradients, of a network without
