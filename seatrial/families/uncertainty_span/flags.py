@@ -118,7 +118,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="The network does not do what its gradients say: steps along them, and along random directions, change "
-        "the logits by less than half or more than twice that at more than 40 % of the images looked at (lower end of "
+        "the logits by less than half or more than twice that at more than half of the images looked at (lower end of "
         "the interval). Autograd differentiates what float32 rounds off, as a number beside a bias of 1e8, and every "
         "attack by gradients is led astray.",
         remedy="Audit the network without huge numbers that are taken off again, and without casts and roundings whose "
