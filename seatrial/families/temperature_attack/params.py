@@ -81,7 +81,7 @@ FEWEST_SURVIVORS = 20
 MEANING_FREE_EDITS = 40
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
-WAYS = 34
+WAYS = 43
 """To write words otherwise that a reader reads past."""
 
 MARKS = 2 * WAYS + 45

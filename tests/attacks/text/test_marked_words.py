@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 from seatrial.families.temperature_attack.params import MARKS, WAYS
 from seatrial.noise.lexicons import stopwords
 from workers.attacks.text.marked_words import CHARACTERS, DRAWN, GAPS, MARKED, PAIRS, SEVERAL, marked_texts, some_of
+from workers.attacks.text.marked_words import MARKS as MARKS_WRITTEN
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that never finds its footing."
 CONTENT = [word.strip(",.") for word in TEXT.split() if word.lower() not in stopwords()]
@@ -76,6 +77,9 @@ def test_no_more_characters_are_edited_than_an_attack_may(way: str) -> None:
         ("open brackets", "(tedious"),
         ("first letters stuttered", "t-tedious"),
         ("letters drawn out", "eeeeee"),
+        ("first letters last", "edioust"),
+        ("endings in brackets", "tediou(s)"),
+        ("accents decoded wrongly", "t\u00c3\u00a9dious"),
         ("dots between letters", "t.e.dious"),
         ("first letters twice", "ttedious"),
         ("letters thrice", "teeedious"),
@@ -111,6 +115,24 @@ def test_gaps_and_phrases_are_written_and_no_letter_is_lost() -> None:
     slips = found["slips corrected at once"]
     assert all(word in slips.replace(",", "").replace(".", "").split() for word in CONTENT)
     assert len(slips.split()) > len(TEXT.split())
+
+
+def test_letters_and_words_are_exchanged_and_none_is_lost() -> None:
+    found = fixed(TEXT, 2)[0]
+    for way in ("first letters exchanged", "words exchanged", "capitals anywhere in words", "endings in brackets"):
+        assert found[way] != TEXT
+        written = re.sub(r"[()]", "", found[way].lower())
+        assert sorted(written) == sorted(TEXT.lower()), way
+    assert sorted(re.findall(r"\w+", found["words exchanged"])) == sorted(re.findall(r"\w+", TEXT))
+    capitals = [word for word in found["capitals anywhere in words"].split() if not word.islower()]
+    assert len(capitals) >= len(CONTENT)
+    assert not any(word.isupper() and len(word) > 4 for word in capitals)
+    marks = found["marks in words"], found["marks between words"]
+    assert all(sum(map(text.count, MARKS_WRITTEN)) > 8 for text in marks)
+    several = [fixed(TEXT, seed)[0]["one letter for another"] for seed in range(9)]
+    changed = [[(old.lower(), new) for old, new in zip(TEXT, one, strict=True) if old != new] for one in several]
+    assert {len(set(one)) for one in changed} == {1}
+    assert max(map(len, changed)) > 4
 
 
 def test_several_ways_keep_within_what_an_attack_may_edit() -> None:

@@ -52,6 +52,10 @@ LETTERS = "bcdfghjklmnpqrstvwxz"
 """Of which one is put into a word: hardly any of these makes another word of it."""
 
 DIGITS = str.maketrans("aeiost", "431057")
+ACCENTED = dict(zip("aeiou", "\u00e1\u00e9\u00ef\u00f3\u00fa", strict=True))
+MARKS: tuple[str, ...] = (*".,;:|/+=~^_-", "-\n")
+"""Of which one is put into a word, or between two."""
+
 WIDE = 0xFEE0
 """From a character of ASCII to its wide form, in Unicode."""
 
@@ -145,16 +149,33 @@ def _wide(word: str, _: random.Random) -> str:
     return "".join(chr(ord(one) + WIDE) for one in word[:2]) + word[2:]
 
 
+def _any_case(word: str, rng: random.Random) -> str:
+    if rng.random() < 0.5:
+        at = 1 + int(rng.random() * (len(word) - 1))
+        return word[:at] + word[at].upper() + word[at + 1 :]
+    return "".join(one.upper() if rng.random() < 0.4 else one.lower() for one in word)
+
+
+def _with_a_mark(word: str, rng: random.Random) -> str:
+    at = 1 + int(rng.random() * (len(word) - 1))
+    return word[:at] + rng.choice(MARKS) + word[at:]
+
+
+def _decoded_wrongly(word: str, _: random.Random) -> str:
+    at = next((at for at, one in enumerate(word) if one in ACCENTED), None)
+    return word if at is None else word[:at] + ACCENTED[word[at]].encode().decode("cp1252") + word[at + 1 :]
+
+
 def _slip(word: str, rng: random.Random) -> str:
     at = 1 + int(rng.random() * (len(word) - 2))
     return f"{word[:at]}{word[at + 1]}{word[at]}{word[at + 2 :]} {word}"
 
 
-def _gaps(put: str) -> Marking:
+def _gaps(put: str | None) -> Marking:
     def edit(text: str, rng: random.Random, choose: Choice, most: int) -> str:
         gaps = list(re.finditer(r"(?<=[A-Za-z]) (?=([A-Za-z]+))", text))
         for gap in sorted(choose(gaps, rng)[: min(GAPS, most)], key=lambda found: found.start(), reverse=True):
-            text = text[: gap.start()] + put + text[gap.end() :]
+            text = text[: gap.start()] + (rng.choice(MARKS) if put is None else put) + text[gap.end() :]
         return text
 
     return edit
@@ -168,6 +189,36 @@ def _shifted(text: str, rng: random.Random, choose: Choice, most: int) -> str:
             text = f"{text[: at - 1]} {text[at - 1]}{text[at + 1 :]}"
         else:
             text = f"{text[:at]}{text[at + 1]} {text[at + 2 :]}"
+    return text
+
+
+def _neighbours(swap: Callable[[str, str], tuple[str, str]], each: int | None = None) -> Marking:
+    def edit(text: str, rng: random.Random, choose: Choice, most: int) -> str:
+        chosen = []
+        for pair in choose(list(re.finditer(r"(?<!\w)([A-Za-z]{2,}) ([A-Za-z]{2,})(?!\w)", text)), rng):
+            # Words that are exchanged are each written anew.
+            cost = len(pair[0]) if each is None else each
+            if cost <= most:
+                most -= cost
+                chosen.append(pair)
+        for pair in sorted(chosen, key=lambda found: found.start(), reverse=True):
+            text = text[: pair.start()] + " ".join(swap(pair[1], pair[2])) + text[pair.end() :]
+        return text
+
+    return edit
+
+
+def _one_for_another(text: str, rng: random.Random, choose: Choice, most: int) -> str:
+    words = list(re.finditer(r"(?<!\w)([A-Za-z]{3,})(?!\w)", text))
+    letters = sorted({one for word in words for one in word[1].lower()})
+    if not letters:
+        return text
+    old, new = rng.sample(letters, min(2, len(letters)))[0], letter(rng)
+    for word in sorted(choose(words, rng), key=lambda found: found.start(), reverse=True):
+        count = word[1].lower().count(old)
+        if count <= most:
+            most -= count
+            text = text[: word.start()] + re.sub(old, new, word[1], flags=re.IGNORECASE) + text[word.end() :]
     return text
 
 
@@ -215,6 +266,15 @@ MARKED: dict[str, Marking] = {
     "capital first letters": written(lambda word, _: word.capitalize()),
     "words in capitals": written(lambda word, _: word.upper()),
     "stop words in capitals": written(lambda word, _: word.upper(), stop=True),
+    "capitals anywhere in words": written(_any_case),
+    "first letters last": written(lambda word, _: word[1:] + word[0], 2),
+    "marks in words": written(_with_a_mark, 2),
+    "endings in brackets": written(lambda word, _: f"{word[:-1]}({word[-1]})", 2),
+    "accents decoded wrongly": written(_decoded_wrongly, 2),
+    "one letter for another": _one_for_another,
+    "first letters exchanged": _neighbours(lambda one, other: (other[0] + one[1:], one[0] + other[1:]), 2),
+    "words exchanged": _neighbours(lambda one, other: (other, one)),
+    "marks between words": _gaps(None),
     "words run together": _gaps(""),
     "slashes between words": _gaps("/"),
     "hyphens between words": _gaps("-"),
