@@ -12,8 +12,17 @@ from rapidfuzz.distance import Levenshtein
 
 from seatrial.families.temperature_attack.params import MARKS, WAYS
 from seatrial.noise.lexicons import stopwords
-from workers.attacks.text.marked_words import CHARACTERS, DRAWN, GAPS, MARKED, PAIRS, SEVERAL, marked_texts, some_of
-from workers.attacks.text.marked_words import MARKS as MARKS_WRITTEN
+from workers.attacks.text.marked_words import (
+    CHARACTERS,
+    DRAWN,
+    GAPS,
+    MARKED,
+    PAIRS,
+    SEVERAL,
+    SIGNS,
+    marked_texts,
+    some_of,
+)
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that never finds its footing."
 CONTENT = [word.strip(",.") for word in TEXT.split() if word.lower() not in stopwords()]
@@ -128,7 +137,7 @@ def test_letters_and_words_are_exchanged_and_none_is_lost() -> None:
     assert len(capitals) >= len(CONTENT)
     assert not any(word.isupper() and len(word) > 4 for word in capitals)
     marks = found["marks in words"], found["marks between words"]
-    assert all(sum(map(text.count, MARKS_WRITTEN)) > 8 for text in marks)
+    assert all(sum(map(text.count, SIGNS)) > 8 for text in marks)
     several = [fixed(TEXT, seed)[0]["one letter for another"] for seed in range(9)]
     changed = [[(old.lower(), new) for old, new in zip(TEXT, one, strict=True) if old != new] for one in several]
     assert {len(set(one)) for one in changed} == {1}

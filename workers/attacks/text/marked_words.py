@@ -26,7 +26,6 @@ Edit = Callable[[str, random.Random], str]
 Marking = Callable[[str, random.Random, Choice, int], str]
 """Of a text, by some of its words, within so many characters."""
 
-
 Change = Callable[[str, random.Random], str]
 """A word of three letters or more to how it is written."""
 
@@ -53,7 +52,7 @@ LETTERS = "bcdfghjklmnpqrstvwxz"
 
 DIGITS = str.maketrans("aeiost", "431057")
 ACCENTED = dict(zip("aeiou", "\u00e1\u00e9\u00ef\u00f3\u00fa", strict=True))
-MARKS: tuple[str, ...] = (*".,;:|/+=~^_-", "-\n")
+SIGNS: tuple[str, ...] = (*".,;:|/+=~^_-", "-\n")
 """Of which one is put into a word, or between two."""
 
 WIDE = 0xFEE0
@@ -158,7 +157,7 @@ def _any_case(word: str, rng: random.Random) -> str:
 
 def _with_a_mark(word: str, rng: random.Random) -> str:
     at = 1 + int(rng.random() * (len(word) - 1))
-    return word[:at] + rng.choice(MARKS) + word[at:]
+    return word[:at] + rng.choice(SIGNS) + word[at:]
 
 
 def _decoded_wrongly(word: str, _: random.Random) -> str:
@@ -175,7 +174,7 @@ def _gaps(put: str | None) -> Marking:
     def edit(text: str, rng: random.Random, choose: Choice, most: int) -> str:
         gaps = list(re.finditer(r"(?<=[A-Za-z]) (?=([A-Za-z]+))", text))
         for gap in sorted(choose(gaps, rng)[: min(GAPS, most)], key=lambda found: found.start(), reverse=True):
-            text = text[: gap.start()] + (rng.choice(MARKS) if put is None else put) + text[gap.end() :]
+            text = text[: gap.start()] + (rng.choice(SIGNS) if put is None else put) + text[gap.end() :]
         return text
 
     return edit

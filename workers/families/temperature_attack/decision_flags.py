@@ -38,7 +38,7 @@ UNANSWERED = 0.05
 
 MARKED_TURNED, MARKED_IN_ANY = 0.2, 0.3
 """Share of the same that may where words of theirs are written otherwise in one way, each looked at by itself, and in
-any of them. An honest corrector of spelling that weighs what a word may be turns at .13 of one way, and .17 of any."""
+any of them. An honest corrector of spelling that weighs what a word may be turns at .08 of one way, and .17 of any."""
 
 MARKED_OF_ALL = 0.1
 """Share of all texts that may in any: of a model that hardly withstands recipes the few that it does are near to
