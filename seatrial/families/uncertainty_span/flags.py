@@ -5,7 +5,10 @@ from seatrial.contracts.family import FlagSpec
 UNATTACKED = ("clean_accuracy",)
 """Measured before any attack: no failing of one is a doubt about it."""
 
-EVERY_ATTACK = ("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy")
+EVERY_ATTACK = (
+    *("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "robust_accuracy"),
+    "adversarial_accuracy",
+)
 """What is measured by attacks, whichever they are."""
 
 FLAGS: tuple[FlagSpec, ...] = (

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES
+from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import (
@@ -261,3 +262,13 @@ def test_a_short_attack_that_does_worse_in_a_larger_ball_is_a_note_and_not_a_dou
     params = UncertaintySpanParams(kind="uncertainty_span", epsilon=0.1, steps=40)
     assert flags.span_not_growing(params, sample(spans), sample(spans + draw.normal(0, 0.3, 50)), 0) == []
     assert flags.span_not_growing(params, sample(spans[:10]), sample(spans[:10] * 0.9), 0) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["masked_gradients", "unfollowed_operations", "idle_computation", "swinging_computation", "failed_gradient_check"],
+)
+def test_what_doubts_every_attack_doubts_the_accuracy_that_attacks_leave(code: str) -> None:
+    (spec,) = (one for one in FLAGS if one.code == code)
+    assert all(map(spec.is_about, ("adversarial_accuracy", "mus_worst", "mus")))
+    assert not spec.is_about("clean_accuracy")
