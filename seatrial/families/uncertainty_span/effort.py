@@ -60,6 +60,15 @@ model may be another one there."""
 TRANSFORMED_EXAMPLES = 32
 """Examples it attacks, at most: enough to see a difference in pairs, and of no account in a large audit."""
 
+INTEGRATED = "integrated"
+"""The stage that moves each pixel to where gradients from all over the ball add up to least, for the decision."""
+
+INTEGRATED_EXAMPLES = 64
+"""Examples it attacks, at most: as with plain changes."""
+
+GROUPS = 4
+"""Of pixels that it moves in turn, after all at once."""
+
 DORMANT_REFERENCES = 4
 """Images on which groups of dormant units are tried: those no audited image switches."""
 
@@ -116,6 +125,8 @@ class Budget:
         rounds: Times the surrogate is fitted.
         fit: Steps of its optimiser in each.
         dormant: Groups of dormant units that are tried.
+        points: Parts of a pixel's range at which gradients are taken, for a group of pixels.
+        sweeps: Times that all groups are moved, after all pixels at once.
     """
 
     starts: int
@@ -133,6 +144,8 @@ class Budget:
     rounds: int
     fit: int
     dormant: int
+    points: int
+    sweeps: int
 
     @property
     def surrogate_queries(self) -> int:
@@ -210,6 +223,12 @@ class Budget:
         return Passes(1 + 24 + DORMANT_KEPT + 4 + 2 * 3 + 2, backward)
 
     @property
+    def integrated(self) -> Passes:
+        """What an example costs at most whose pixels are moved to where gradients add up to least."""
+        backward = GROUPS * self.points * (1 + self.sweeps) + self.refine
+        return Passes(1 + 1 + 2 * (1 + GROUPS * self.sweeps) + 1, backward)
+
+    @property
     def picture(self) -> Passes:
         """What one of the examples costs at most whose images are kept, the paper's two attacks left out."""
         backward = self.climb + 2 * self.refine + self.anneal + self.sure
@@ -277,6 +296,8 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         rounds=4,
         fit=share(2.0),
         dormant=share(1.7),
+        points=max(8, share(0.16)),
+        sweeps=2,
     )
     if effort == "standard":
         return plain
@@ -296,4 +317,6 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         rounds=6,
         fit=share(3.0),
         dormant=share(7.0),
+        points=max(8, share(0.24)),
+        sweeps=6,
     )

@@ -19,7 +19,7 @@ from seatrial.contracts.family import (
     value,
 )
 from seatrial.families.shared import robust_accuracy
-from seatrial.families.uncertainty_span.effort import STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.effort import INTEGRATED, STAGES, TRANSFORMED
 from seatrial.families.uncertainty_span.outliers import outlier_metrics
 from seatrial.families.uncertainty_span.parts import part_metrics
 from seatrial.families.uncertainty_span.prediction_sets import set_metrics
@@ -67,7 +67,7 @@ def _depends(
         idle = {"attacks": True, "robust_accuracy": True, "bins": not is_binned, "outliers": not has_outliers}
         idle |= {"conformal": not has_sets, "parts": True}
         idle |= {"transfer_model": not has_all and attack != "transfer"}
-        idle |= {"effort": not has_all and not has_effort and attack not in (*STAGES, TRANSFORMED)}
+        idle |= {"effort": not has_all and not has_effort and attack not in (*STAGES, TRANSFORMED, INTEGRATED)}
         return all_but(*(name for name, is_idle in idle.items() if is_idle))
 
     return of
@@ -97,7 +97,8 @@ METRICS = (
         "sure classes, and from the decision boundary), `smoothed` (gradients of a smoothed copy), `score` (random "
         "search by scores alone), `distilled` (made on a surrogate), `repeated` (these four, and further starts where "
         "they disagree), `transformed` (after plain changes of light, contrast, sharpness or grey levels, or "
-        "changes that switch dormant units, of 32 examples at most), `tempered` (through scaled logits, when the "
+        "changes that switch dormant units, of 32 examples at most), `integrated` (each pixel moved to where gradients "
+        "from all over the ball add up to least, of 64 examples at most), `tempered` (through scaled logits, when the "
         "softmax is saturated) or `transfer` (made on the transfer model). All but `transfer` and "
         "`tempered` go on with plain gradients from where they end.",
         depends_on=_depends(),

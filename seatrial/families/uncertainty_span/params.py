@@ -13,6 +13,7 @@ from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_th
 from seatrial.families.shared.rules import LEAST, fits_its_norm
 from seatrial.families.uncertainty_span.effort import (
     CROSSING_PASSES,
+    INTEGRATED_EXAMPLES,
     PICTURED,
     SURROGATE_EXAMPLES,
     TRANSFORMED_EXAMPLES,
@@ -209,6 +210,8 @@ class UncertaintySpanParams(FamilyParams):
             backward += learnt.backward
             forward += changed.forward * min(samples, TRANSFORMED_EXAMPLES)
             backward += each.backward * samples + changed.backward * min(samples, TRANSFORMED_EXAMPLES)
+            forward += further.integrated.forward * min(samples, INTEGRATED_EXAMPLES)
+            backward += further.integrated.backward * min(samples, INTEGRATED_EXAMPLES)
         pictured = min(samples, PICTURED)
         forward += 10 * pictured
         backward += 2 * attack * pictured

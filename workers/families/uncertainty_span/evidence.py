@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Flag
-from seatrial.families.uncertainty_span.effort import TRANSFORMED
+from seatrial.families.uncertainty_span.effort import INTEGRATED, TRANSFORMED
+from seatrial.families.uncertainty_span.records import CHANGED
 from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.bounded import mean_interval
@@ -22,6 +23,9 @@ from workers.families.uncertainty_span.estimates import classes_of, widest
 NOTABLE_SHARE = 0.05
 """Share of log C by which such an attack must do better on average."""
 
+NOTABLE_DECISIONS = 0.1
+"""Share of the examples of which such an attack must change more predictions."""
+
 BY_GRADIENTS = ("ascent", "tempered")
 """Stages that follow the model's own gradients, beside the paper's attacks."""
 
@@ -32,6 +36,7 @@ WITHOUT = {
     "transfer": "images made on the transfer model",
     TRANSFORMED: "images after a plain change (of light, contrast, sharpness, grey levels), or after one that switches "
     "a dormant unit of the network, and a few steps from there",
+    INTEGRATED: "images whose pixels lie where gradients from all over the ball add up to least",
 }
 """Stages whose attacks, by themselves, need no gradient of the model's answer at the image, in words."""
 
@@ -124,6 +129,44 @@ def masked_gradients(comparisons: list[Comparison]) -> list[Flag]:
             f"{enumerate_words(told)}. An attack that does not see the gradients should never do better: the gradients "
             "are masked. mus_worst counts all of these attacks, and the true span may be larger still. Audit the "
             "model without what hides its gradients.",
+        )
+    ]
+
+
+def hidden_decisions(sample: Sample, stages: Mapping[str, Sample], seed: int) -> list[Flag]:
+    """Flag gradients that hide changes of the decision which gradients from elsewhere, or none, lead to.
+
+    Args:
+        sample: Records of the paper's attacks.
+        stages: Of the further ones, by stage.
+        seed: Of the intervals.
+    """
+    clean = sample.floats("prediction_clean")
+    by_gradients = np.zeros(sample.valid, dtype=bool)
+    for arm in ("over", "under"):
+        by_gradients |= sample.floats(f"prediction_{arm}") != clean
+    for name in (name for name in BY_GRADIENTS if name in stages and stages[name].has(CHANGED)):
+        by_gradients |= np.nan_to_num(sample.align(stages[name], CHANGED)) > 0
+    told = []
+    for stage in (stage for stage in WITHOUT if stage in stages and stages[stage].has(CHANGED)):
+        changed = sample.align(stages[stage], CHANGED)
+        both = np.isfinite(changed)
+        if not both.any():
+            continue
+        shares = float(changed[both].mean()), float(by_gradients[both].mean())
+        interval = paired_difference(changed[both], by_gradients[both] * 1.0, seed=seed_of(seed, f"decisions {stage}"))
+        if interval is not None and interval[0] > 0 and shares[0] - shares[1] > NOTABLE_DECISIONS:
+            told.append(f"{WITHOUT[stage]} {shares[0]:.0%} where those change {shares[1]:.0%} ({both.sum()} examples)")
+    if not told:
+        return []
+    return [
+        Flag(
+            code="masked_gradients",
+            severity="error",
+            message="Attacks that follow the model's gradients at the image change fewer predictions than "
+            f"{enumerate_words(told)}. An attack that does not see those gradients should never do better: they are "
+            "masked. adversarial_accuracy counts all of these attacks, and the true one may be smaller still. Audit "
+            "the model without what hides its gradients.",
         )
     ]
 

@@ -11,6 +11,8 @@ from seatrial.families.shared.robust_accuracy import FIRST as ROBUST_FIRST
 from seatrial.families.shared.robust_accuracy import SECOND as ROBUST_SECOND
 from seatrial.families.uncertainty_span.effort import (
     CROSSING,
+    INTEGRATED,
+    INTEGRATED_EXAMPLES,
     PICTURES,
     STAGES,
     SURROGATE_EXAMPLES,
@@ -31,6 +33,7 @@ from workers.families.uncertainty_span.crossing import look_at_crossings
 from workers.families.uncertainty_span.distilled import attack_distilled, fit_surrogate
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
+from workers.families.uncertainty_span.integrated import attack_integrated
 from workers.families.uncertainty_span.outliers import attack_outliers
 from workers.families.uncertainty_span.part_estimates import doubt_parts, part_estimates, stages_of
 from workers.families.uncertainty_span.parts import attack_part
@@ -90,6 +93,7 @@ class UncertaintySpan:
             planned.append(surrogate)
             planned += [Stage(name) for name in (*STAGES, CROSSING)]
             planned.append(Stage(TRANSFORMED, limit=TRANSFORMED_EXAMPLES))
+            planned.append(Stage(INTEGRATED, limit=INTEGRATED_EXAMPLES))
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
@@ -192,6 +196,8 @@ class UncertaintySpan:
                 return look_at_crossings(params, context, batch)
             case "transformed":
                 return attack_transformed(params, context, batch)
+            case "integrated":
+                return attack_integrated(params, context, batch)
             case "outliers":
                 return attack_outliers(params, context, batch)
         for name in params.attacks:
@@ -208,8 +214,9 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     if attack.has(QUERIES):
         return flags.gradient_free(attack)
     compared = evidence.compare(attack, further, seed)
-    is_cleared = evidence.is_cleared(compared)
-    found = evidence.masked_gradients(compared) + flags.quick_effort(params)
+    found = evidence.masked_gradients(compared) + evidence.hidden_decisions(attack, further, seed)
+    is_cleared = evidence.is_cleared(compared) and not found
+    found += flags.quick_effort(params)
     if CROSSING in samples:
         found += evidence.abrupt_decisions(samples[CROSSING])
     if SURROGATE in samples:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import PICTURED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.effort import INTEGRATED, PICTURED, STAGES, TRANSFORMED
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CHANGE_STEPS, MOST_PIXELS
 from seatrial.statistics.samples import Sample
@@ -74,7 +74,7 @@ def attack_to_show(
 def worst(params: UncertaintySpanParams, context: ImageContext) -> dict[int, float]:
     """Return the widest spans of the sample by example; it reads all records, so once for all batches."""
     attack = Sample(context.records("attack"))
-    others = [*STAGES, TRANSFORMED] if params.effort != "quick" else []
+    others = [*STAGES, TRANSFORMED, INTEGRATED] if params.effort != "quick" else []
     others += ["tempered"] if is_saturated(attack) else []
     others += ["transfer"] if params.transfer_model is not None else []
     spans = widest(attack, {name: Sample(context.records(name)) for name in others})

@@ -1,0 +1,46 @@
+"""The attack along gradients from all over the ball, in case the one at the image leads to the next hump alone."""
+
+from torch import Tensor
+
+from seatrial.families.uncertainty_span.effort import GROUPS
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.integrated import IntegratedSearch
+from workers.attacks.losses import margin
+from workers.families.contexts import Batch, Columns, ImageContext
+from workers.families.uncertainty_span.further import FurtherAttack, pixel_radius
+
+
+def attack_integrated(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
+    """Lower the lead of the predictions of one batch until they change, and raise the entropy from there.
+
+    Returns:
+        What :func:`workers.families.uncertainty_span.ascent.attack_by_ascent` returns, and with ``alone_`` before them
+        the entropies seen on the way.
+    """
+    attack = FurtherAttack.begin(params, context, batch)
+    alone, budget = attack.reach.copy(), attack.budget
+
+    def lead(logits: Tensor, indices: Tensor) -> Tensor:
+        alone.see(logits, indices)
+        return margin(logits, attack.predictions[indices])
+
+    search = IntegratedSearch(
+        params.norm,
+        params.epsilon,
+        min(params.epsilon, pixel_radius(params, batch.images)),
+        GROUPS,
+        budget.points,
+        budget.sweeps,
+        attack.box,
+    )
+    images = search.run(
+        attack.model,
+        batch.images,
+        lead,
+        goal=0.0,
+        generators=attack.generators("integrated"),
+        check_cancelled=context.check_cancelled,
+    )
+    attack.reach.take_in(alone)
+    attack.climb(budget.refine, images)
+    return attack.columns(alone)
