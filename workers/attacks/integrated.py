@@ -3,8 +3,8 @@
 What a wave in front of a network does to a pixel turns round within the radius. A gradient leads to the nearest hump,
 gradients averaged over noise see no wave at all, and a search by scores cannot find hundreds of values together. But
 the network behind is nearly linear in what the waves make of the pixels, so that the loss is nearly a sum of functions
-of one pixel each. Their slopes are gradients at images whose pixels all lie somewhere else, each pixel once in every part
-of its range; added up along the range they are the functions, each of which has a least value (path integrals of
+of one pixel each. Their slopes are gradients at images whose pixels all lie somewhere else, each pixel once in every
+part of its range; added up along the range they are the functions, each of which has a least value (path integrals of
 gradients as in Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep Networks", of each pixel by itself).
 
 All pixels are moved at once first, then groups of them in turn, beside which the others stand still: a function may be
