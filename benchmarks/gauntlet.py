@@ -32,6 +32,7 @@ from benchmarks.locked_image_fakes import contestants as locked_image_fakes
 from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
 from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
 from benchmarks.shipped import shipped_judgements
+from benchmarks.waved_image_fakes import contestants as waved_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.states import RunState
@@ -205,6 +206,7 @@ def main() -> int:
         contestants += periodic_image_fakes(case.model, robust.model, case.images, radius)
         contestants += puzzle_image_fakes(case.model, robust.model, case.images, radius)
         contestants += absorbed_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += waved_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

@@ -155,7 +155,8 @@ class _Run:
         """Move some pixels of the examples at ``at`` (k,); ``moves`` (k, ...) tells which."""
         best, original = self._best[at], self._images[at]
         lower, upper = self._lower[at], self._upper[at]
-        count = self._search.points * (self._search.groups if bool(moves.all()) else 1)
+        are_all = bool(moves.all())
+        count = self._search.points * (self._search.groups if are_all else 1)
         width = (upper - lower) / count
         drawn = [torch.rand((count + 2, *best.shape[1:]), generator=self._generators[i]) for i in at.tolist()]
         draws = torch.stack(drawn, 1).to(best)
@@ -173,7 +174,8 @@ class _Run:
             here = ((original - lower) / width - place).round().long().clamp(0, count - 1)
             gain = (integral.gather(0, here[None]) - integral.gather(0, part[None]))[0]
             found = self._affordable(found, original, gain, moves)
-        for images in (found, torch.where(halved, found, best)):
+        # Of all pixels at once every second by itself too: too far is as likely as not far enough.
+        for images in (found, torch.where(halved, found, best)) if are_all else (found,):
             images = self._inside(images, original)
             value = self._look(images, at)
             is_better = value < self._value[at]

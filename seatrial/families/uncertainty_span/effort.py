@@ -63,7 +63,7 @@ TRANSFORMED_EXAMPLES = 32
 INTEGRATED = "integrated"
 """The stage that moves each pixel to where gradients from all over the ball add up to least, for the decision."""
 
-INTEGRATED_EXAMPLES = 64
+INTEGRATED_EXAMPLES = 32
 """Examples it attacks, at most: as with plain changes."""
 
 GROUPS = 4
@@ -225,8 +225,7 @@ class Budget:
     @property
     def integrated(self) -> Passes:
         """What an example costs at most whose pixels are moved to where gradients add up to least."""
-        backward = GROUPS * self.points * (1 + self.sweeps) + self.refine
-        return Passes(1 + 1 + 2 * (1 + GROUPS * self.sweeps) + 1, backward)
+        return Passes(4 + GROUPS * self.sweeps, GROUPS * self.points * (1 + self.sweeps))
 
     @property
     def picture(self) -> Passes:
@@ -296,8 +295,8 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         rounds=4,
         fit=share(2.0),
         dormant=share(1.7),
-        points=max(8, share(0.16)),
-        sweeps=2,
+        points=max(2, share(0.12)),
+        sweeps=1,
     )
     if effort == "standard":
         return plain
@@ -317,6 +316,6 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         rounds=6,
         fit=share(3.0),
         dormant=share(7.0),
-        points=max(8, share(0.24)),
-        sweeps=6,
+        points=max(2, share(0.24)),
+        sweeps=4,
     )

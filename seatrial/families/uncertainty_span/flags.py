@@ -18,11 +18,12 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="Attacks that need no gradient of the model at the image (along the gradients of a smoothed copy, by "
-        "scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image) widen "
-        "the span by over 5 % of log C more than those that follow its gradients, and the paired interval of the "
-        "difference lies above 0: the model's gradients are masked.",
-        remedy="Audit the model without what hides its gradients. mus_worst counts all of these attacks and may still "
-        "be too low.",
+        "scores alone, made on a surrogate or on the transfer model, after a plain change of the whole image, along "
+        "gradients from all over the ball) widen the span by over 5 % of log C more than those that follow its "
+        "gradients, or change over 10 % of the predictions more, and the paired interval of the difference lies above "
+        "0: the model's gradients are masked.",
+        remedy="Audit the model without what hides its gradients. mus_worst and adversarial_accuracy count all of "
+        "these attacks and may still be too low, and too high.",
     ),
     FlagSpec(
         code="abrupt_decisions",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.fakes import Quantised, sawtooth, stairs
-from seatrial.families.uncertainty_span.effort import MOST_ROOM, STAGES, TRANSFORMED, budget
+from seatrial.families.uncertainty_span.effort import INTEGRATED, MOST_ROOM, STAGES, TRANSFORMED, budget
 from tests import assets
 from tests.families.uncertainty_span.audits import (
     DATA,
@@ -62,7 +62,7 @@ def test_no_attack_leaves_the_closed_form_of_a_linear_model_and_together_they_re
     low, high = binary_entropy(far), binary_entropy(near)
     params = parameters(norm=norm, epsilon=epsilon, steps=25, effort="standard")
     result, done = audit(params, Model(linear, 2), (IMAGES, (score > 0).long()))
-    for stage in (*STAGES, TRANSFORMED):
+    for stage in (*STAGES, TRANSFORMED, INTEGRATED):
         over, under = (np.asarray(done[stage][f"entropy_{arm}"]) for arm in ("over", "under"))
         assert (over >= low[: len(over)] - 2e-6).all(), stage
         assert (under <= high[: len(under)] + 2e-6).all(), stage
@@ -183,7 +183,9 @@ def test_the_calibrated_temperature_follows_the_scale_also_where_nothing_is_wron
     assert calibrated_temperature(logits, torch.full_like(LABELS, 99)) is None
 
 
-@pytest.mark.parametrize("stage", ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "transformed"])
+@pytest.mark.parametrize(
+    "stage", ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "transformed", "integrated"]
+)
 def test_what_was_killed_half_way_gives_the_same_records(stage, undisturbed) -> None:
     params, done = undisturbed
     before = {name: done[name] for name in list(done)[: list(done).index(stage)]}
@@ -210,7 +212,7 @@ def test_neighbours_in_a_batch_change_nothing_beyond_rounding(undisturbed) -> No
     params, done = undisturbed
     apart = measure(params, NETWORK, DATA, batch_size=5)
     assert apart["surrogate"].equals(done["surrogate"])
-    for stage in (*STAGES, TRANSFORMED):
+    for stage in (*STAGES, TRANSFORMED, INTEGRATED):
         for arm in ("over", "under"):
             first, second = (np.asarray(of[stage][f"entropy_{arm}"]) for of in (done, apart))
             # A sum in another order may send an attack another way; no draw and no decision may.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from seatrial.families.uncertainty_span.effort import PICTURED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.effort import INTEGRATED, PICTURED, STAGES, TRANSFORMED
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span.pictured import worst
 
@@ -24,7 +24,7 @@ def test_the_worst_are_kept_and_do_what_is_said(effort: str, norm: str, epsilon:
     params = parameters(effort=effort, norm=norm, epsilon=epsilon, steps=6)
     done = measure(params, NETWORK, (GRID, LABELS), batch_size=8, shards=2)
     kept = [row for row in done["pictures"].to_pylist() if row["pixels"] is not None]
-    stages = ["attack", *((*STAGES, TRANSFORMED) if effort == "standard" else ())]
+    stages = ["attack", *((*STAGES, TRANSFORMED, INTEGRATED) if effort == "standard" else ())]
     ids = np.asarray(done["attack"]["example_id"])
 
     def reached(arm: str) -> list[np.ndarray]:

@@ -214,7 +214,7 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     if attack.has(QUERIES):
         return flags.gradient_free(attack)
     compared = evidence.compare(attack, further, seed)
-    found = evidence.masked_gradients(compared) + evidence.hidden_decisions(attack, further, seed)
+    found = evidence.masked_gradients(compared) or evidence.hidden_decisions(attack, further, seed)
     is_cleared = evidence.is_cleared(compared) and not found
     found += flags.quick_effort(params)
     if CROSSING in samples:

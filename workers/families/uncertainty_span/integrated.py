@@ -11,17 +11,16 @@ from workers.families.uncertainty_span.further import FurtherAttack, pixel_radiu
 
 
 def attack_integrated(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
-    """Lower the lead of the predictions of one batch until they change, and raise the entropy from there.
+    """Lower the lead of the predictions of one batch until they change.
 
     Returns:
-        What :func:`workers.families.uncertainty_span.ascent.attack_by_ascent` returns, and with ``alone_`` before them
-        the entropies seen on the way.
+        What :func:`workers.families.uncertainty_span.ascent.attack_by_ascent` returns.
     """
     attack = FurtherAttack.begin(params, context, batch)
-    alone, budget = attack.reach.copy(), attack.budget
+    budget = attack.budget
 
     def lead(logits: Tensor, indices: Tensor) -> Tensor:
-        alone.see(logits, indices)
+        attack.reach.see(logits, indices)
         return margin(logits, attack.predictions[indices])
 
     search = IntegratedSearch(
@@ -33,7 +32,7 @@ def attack_integrated(params: UncertaintySpanParams, context: ImageContext, batc
         budget.sweeps,
         attack.box,
     )
-    images = search.run(
+    search.run(
         attack.model,
         batch.images,
         lead,
@@ -41,6 +40,4 @@ def attack_integrated(params: UncertaintySpanParams, context: ImageContext, batc
         generators=attack.generators("integrated"),
         check_cancelled=context.check_cancelled,
     )
-    attack.reach.take_in(alone)
-    attack.climb(budget.refine, images)
-    return attack.columns(alone)
+    return attack.columns()
