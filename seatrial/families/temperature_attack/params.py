@@ -88,6 +88,18 @@ MARKS = 2 * WAYS + 45
 """Further questions, at most, with words of its written otherwise: all and those an attack changed in each way, and as
 ways and words are drawn."""
 
+DRAWN_WAYS, TEXTS_A_WAY = 1000, 4
+"""Ways to write words that are drawn from a grammar, and texts that withstood all attacks which each is asked of."""
+
+CONFIRMED_WAYS = 12
+"""Of them, at most, that are asked of all the other texts."""
+
+FEWEST_WITHSTANDING = 10
+"""Texts that have to withstand all attacks for that."""
+
+WAY_CONTROLS = 40
+"""Questions about each of them, at most, that look for words which may be unreadable."""
+
 
 class TemperatureAttackParams(FamilyParams):
     """Attack a text classifier as served and at other temperatures, and report the illusion between (Raina et al.)."""
@@ -301,11 +313,20 @@ class TemperatureAttackParams(FamilyParams):
                 queries += asked * attacked
                 forward += asked * attacked
             costs[f"attack_{recipe}"] = forward, queries
+        if flipping:
+            ways = self._ways(samples)
+            costs["ways"] = ways, ways
+            again = float(CONFIRMED_WAYS * samples)
+            costs["ways_confirmed"] = again, again
         costs["closing"] = closing, closing
         if flipping:
             unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + WAYS + 4))
             costs["unasked"] = unasked, unasked
         return costs
+
+    def _ways(self, samples: int) -> float:
+        """Return the questions in ways that are drawn, if all texts withstand."""
+        return min(DRAWN_WAYS * TEXTS_A_WAY, samples * self._within_budget(DRAWN_WAYS)) + WAY_CONTROLS * samples
 
     @property
     def flipping(self) -> list[str]:

@@ -16,6 +16,7 @@ from workers.families.contexts import Records
 from workers.families.temperature_attack.anew import Anew, read_anew
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
+from workers.families.temperature_attack.drawn_ways import WaySample, read_ways
 from workers.families.temperature_attack.meaning_free import EditSample, read_edits
 from workers.families.temperature_attack.pieced import Pieced, read_pieced
 from workers.families.temperature_attack.primed import Priming, read_priming
@@ -50,6 +51,7 @@ class Audit:
         unasked: Attacks on texts that were not asked as they are; None likewise, and where the data had none.
         anew: Pieced texts and their edits in either order; None likewise.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
+        ways: What ways to write words that were drawn did to texts that withstood all; None where no way promised to.
     """
 
     params: TemperatureAttackParams
@@ -66,6 +68,7 @@ class Audit:
     anew: Anew | None = None
     unasked: Unasked | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
+    ways: WaySample | None = None
 
     @cached_property
     def clean(self) -> CleanSample:
@@ -185,6 +188,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         unasked=read_unasked(done["unasked"]) if "unasked" in done else None,
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
+        ways=read_ways(done),
     )
 
 

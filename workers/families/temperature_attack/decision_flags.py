@@ -36,6 +36,9 @@ the interval lies below."""
 UNANSWERED = 0.05
 """Share of the texts of a control that may have no answer."""
 
+WORSE = 0.3
+"""Share of texts that a way which was drawn may turn, although they can do without the words it touches."""
+
 MARKED_TURNED, MARKED_IN_ANY = 0.2, 0.3
 """Share of the same that may where words of theirs are written otherwise in one way, each looked at by itself, and in
 any of them. An honest corrector of spelling that weighs what a word may be turns at .08 of one way, and .17 of any."""
@@ -54,6 +57,7 @@ def doubt_decisions(audit: Audit) -> list[Flag]:
         *memorised_texts(audit),
         *meaning_free_edits(audit),
         *marked_words(audit),
+        *worse_than_unreadable(audit),
         *arbitrary_when_edited(audit),
         *one_sided_decisions(audit),
         *controls_unanswered(audit),
@@ -207,6 +211,36 @@ def _in_any(turning: int, marked: int, texts: int) -> float | None:
         return None
     low = float(clopper_pearson(turning, marked)[0])
     return low if low > MARKED_IN_ANY else None
+
+
+def worse_than_unreadable(audit: Audit) -> list[Flag]:
+    """Flag decisions that turn round where words are written in a way, and stand where the same are unreadable."""
+    found = audit.ways
+    if found is None:
+        return []
+    # Each way is looked at by itself, so that each has its part of the error.
+    alpha = 0.05 / len(found.asked)
+    lows = {
+        way: float(clopper_pearson(found.turned[way], count, alpha=alpha)[0])
+        for way, count in found.asked.items()
+        if count >= FEWEST_EDITED
+    }
+    turning = sorted((way for way, low in lows.items() if low > WORSE), key=lambda way: -lows[way])
+    if not turning:
+        return []
+    way, *others = turning
+    more = f" So do others that were drawn: {enumerate_words(others[:3])}." if others else ""
+    return [
+        Flag(
+            code="worse_than_unreadable",
+            severity="error",
+            message=f"Of {found.asked[way]} texts that withstand all attacks, {found.turned[way]} change class, or "
+            f"have no answer, where they are written in a way that was drawn: {way} (at least {lows[way]:.0%}); they "
+            f"keep it where letters drawn at random stand in the place of the same words.{more} Not to understand how "
+            "words are written does less harm: the model reads them for something else, and withstands the errors that "
+            "recipes write, and no others.",
+        )
+    ]
 
 
 def arbitrary_when_edited(audit: Audit) -> list[Flag]:

@@ -29,6 +29,7 @@ from workers.families.temperature_attack.anew import with_anew
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
+from workers.families.temperature_attack.drawn_ways import CONFIRMED, DRAWN, ask_ways, ways_stage
 from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.pieced import Search, with_pieced
@@ -102,6 +103,8 @@ class TemperatureAttack:
         planned = [
             Stage(f"{ATTACK}{recipe}", limit=reach_of(params, recipe, done), grain=GRAIN) for recipe in params.recipes
         ]
+        if all(stage.name in done for stage in planned) and (ways := ways_stage(params, done)):
+            return ways
         planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
         if params.flipping:
             further = _validated(params) + min(UNASKED, done[PROBE].num_rows)
@@ -120,6 +123,8 @@ class TemperatureAttack:
             first = max(0, (validated := _validated(params)) - shard.start)
             asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
             return attack_unasked(context, examples, first, asked, _searching(params, context))
+        if shard.stage in (DRAWN, CONFIRMED):
+            return ask_ways(params, shard.stage, context, examples)
         if shard.stage == VALIDATION:
             return validation_records(examples, _scores(context, context.scoring(), examples))
         if shard.stage.startswith(SEARCH):

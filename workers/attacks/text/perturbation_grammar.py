@@ -1,0 +1,399 @@
+"""Ways to write words, or the gaps between them, that are drawn at random from a grammar of perturbations.
+
+No list of ways holds the one that an endpoint has been built to turn round at. Here each is put together from what is
+written (a sign, a letter, another case), where (before a word, behind it, at a letter of it, in a gap) and to which
+words, so that there are some hundred thousand and nobody knows beforehand which are drawn. None negates a word.
+"""
+
+import random
+import re
+import string
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from rapidfuzz.distance import Levenshtein
+
+from workers.attacks.text.marked_words import CHARACTERS, LETTERS, PAIRS, Change, letter
+
+Drawn = tuple[str, Change]
+"""What it writes, for people, and what it makes of a word."""
+
+Allowed = Collection[str] | None
+"""Words in lower case that may be touched, or pairs of neighbours where a gap is; None where all may."""
+
+WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
+PAIR = r"(?<!\w)([^\W\d_]{2,}) ([^\W\d_]{2,})(?!\w)"
+
+SIGNS = (
+    *string.punctuation,
+    *"\u2019\u201c\u201d\u2013\u2014\u2026\u00b7\u2022\u00b0\u2122\u00ae\u00a7\u00b6\u20ac\u00bf\u00a1",
+    *("\u200b", "\u00ad", "\u200d", "\ufeff", "\u0301", "\u0308", "\u0327", "\u00a0"),
+    *("...", "--", "-\n", "(s)", "[1]", "!!", "??", "''", ":)", "&nbsp;"),
+)
+GAPS = (
+    *string.punctuation,
+    *"\u2019\u2013\u2014\u2026\u00b7\u2022\u200b\u00a0\n\t",
+    *("  ", "   ", "\n\n", "--", "...", ""),
+)
+AROUND = (
+    *((pair[: len(pair) // 2], pair[len(pair) // 2 :]) for pair in (*PAIRS, "{}", "<>", "''", "``", "~~", "//", "||")),
+    *((pair[0], pair[1]) for pair in ("\u201c\u201d", "\u2018\u2019", "\u00ab\u00bb", "**", "__", "--", "==")),
+    *(("<b>", "</b>"), ("<i>", "</i>"), ("--", "--")),
+)
+BEFORE = (*"oeix@#$", "re", "over", "be", "mc", "pre-", "hyper", "mr")
+BEHIND = (*"sxyoze", "ed", "ing", "ly", "ish", "er", "ie", "en", "es", "'s", "s'", "'d", "ness", "est", "(es)", "(s)")
+PARTING = ("-\n", "- ", "-", "/", "|", ".", "'", "\u00b7", "--")
+KEYS = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuioiosdfghjkhxcvbnmnn", strict=True))
+SOUNDS = (
+    *(("[rl]", "w"), ("th", "d"), ("th", "f"), ("th", "v"), ("s", "th"), ("v", "b"), ("b", "v"), ("c|k", "q")),
+    *(("c", "k"), ("ph", "f"), ("f", "ph"), ("w", "v"), ("v", "w"), ("z", "s"), ("s", "z"), ("ee|ea", "i")),
+    *(("oo", "u"), ("i", "y"), ("y", "i"), ("x", "ks"), ("ck", "k"), ("e", "a"), ("o", "u"), ("ou", "ow")),
+    *(("er", "a"), ("ing", "in'"), ("l", "r"), ("r", "l"), ("t", "d"), ("d", "t"), ("p", "b"), ("g", "j")),
+    *(("m", "n"), ("u", "v"), ("g", "k"), ("h", ""), ("rn", "m"), ("m", "rn"), ("d", "cl"), ("w", "vv")),
+    *(("s", "\u017f"), ("ss", "\u00df"), ("a", "e"), ("qu", "kw"), ("tion", "shun"), ("igh", "ite"), ("s", "5")),
+)
+"""How a sound is written, and how else."""
+
+FORMS: tuple[dict[str, str], ...] = (
+    dict(zip("aeiostlgbz", "4310571982", strict=True)),
+    dict(zip("aeiops", "@\u20ac!()$", strict=True)),
+    dict(zip("aeopcxyik", "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u043a", strict=True)),
+    *(dict(zip("aeiou", form, strict=True)) for form in ("áéíóú", "àèìòù", "äëïöü", "âêîôû", "āēīōū")),
+    *(
+        dict(zip("aeiou", form.split(), strict=True))
+        for form in ("Ã¡ Ã© Ã­ Ã³ Ãº", "&aacute; &eacute; &iacute; &oacute; &uacute;")
+    ),
+    *(
+        {one: chr(first + at) for at, one in enumerate(string.ascii_lowercase)}
+        for first in (0xFF41, 0x24D0, 0x1D41A, 0x1D5BA, 0x1D68A)
+    ),
+)
+"""Letters in other forms: digits, signs, Cyrillic, accents, accents decoded wrongly, wide, circled, mathematical."""
+
+OPENINGS = (*SIGNS, "oh", "well", "so", "note:", "re:", "1.", "a)", "hi,")
+AT = ("first", "second", "third", "middle", "last but one", "last", "drawn", "inner")
+PLACES = (
+    "in front",
+    "behind",
+    "after the first letter",
+    "after the second letter",
+    "in the middle",
+    "before the last letter",
+)
+
+SCOPES: dict[str, Callable[[str], bool]] = {
+    "words": lambda word: len(word) > 2,
+    "long words": lambda word: len(word) > 5,
+    "short words": lambda word: 2 < len(word) < 6,
+}
+OF_SCOPES = ("words", "words", "words", "long words", "short words")
+
+TWO_AT_ONCE = 0.12
+"""Share of the ways that write a word otherwise twice."""
+
+
+def _at(word: str, where: str, rng: random.Random) -> int:
+    last, drawn = len(word) - 1, rng.random()
+    places = (0, min(1, last), min(2, last), len(word) // 2, max(0, last - 1), last)
+    return dict(zip(AT, (*places, int(drawn * len(word)), min(last, 1 + int(drawn * max(1, last - 1)))), strict=True))[
+        where
+    ]
+
+
+def _gap(word: str, place: str) -> int:
+    return dict(zip(PLACES, (0, len(word), 1, min(2, len(word)), len(word) // 2, len(word) - 1), strict=True))[place]
+
+
+def _put(rng: random.Random) -> Drawn:
+    sign, place = rng.choice([*SIGNS, *LETTERS]), rng.choice(PLACES)
+    sign *= rng.choice((1, 1, 1, 2))
+    return f"{sign!r} {place}", lambda word, _: word[: _gap(word, place)] + sign + word[_gap(word, place) :]
+
+
+def _around(rng: random.Random) -> Drawn:
+    before, behind = rng.choice(AROUND)
+    return f"{before!r} and {behind!r} around", lambda word, _: before + word + behind
+
+
+def _case(rng: random.Random) -> Drawn:
+    capitals, rest, from_behind = [rng.random() < 0.5 for _ in range(4)], rng.random() < 0.3, rng.random() < 0.3
+
+    def change(word: str, _: random.Random) -> str:
+        letters = word[::-1] if from_behind else word
+        cases = [*capitals, *[rest] * len(word)]
+        written = "".join(one.upper() if is_capital else one.lower() for one, is_capital in zip(letters, cases))  # noqa: B905 - of both the shorter
+        return written[::-1] if from_behind else written
+
+    shown = "".join("Aa"[not one] for one in [*capitals, rest])
+    return f"case as in {shown[::-1] if from_behind else shown}", change
+
+
+def _replace(rng: random.Random) -> Drawn:
+    places = [rng.choice(AT) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
+    kind, sign = rng.choice(("any letter", "the next key", "a sign")), rng.choice([*LETTERS, *"*#-_.?$@%~^x"])
+
+    def change(word: str, own: random.Random) -> str:
+        for where in places if len(word) > len(places) + 1 else ():
+            at = _at(word, where, own)
+            put = {"any letter": letter(own), "the next key": KEYS.get(word[at].lower(), word[at]), "a sign": sign}[
+                kind
+            ]
+            word = word[:at] + put + word[at + 1 :]
+        return word
+
+    return f"{kind if kind != 'a sign' else repr(sign)} for the letters {', '.join(places)}", change
+
+
+def _leave_out(rng: random.Random) -> Drawn:
+    if rng.random() < 0.15:
+        return "no vowels", lambda word, _: word[0] + re.sub("[aeiou]", "", word[1:])
+    places = [rng.choice(AT) for _ in range(rng.choice((1, 1, 2)))]
+
+    def change(word: str, own: random.Random) -> str:
+        for where in places if len(word) > len(places) + 1 else ():
+            at = _at(word, where, own)
+            word = word[:at] + word[at + 1 :]
+        return word
+
+    return f"no letter {', '.join(places)}", change
+
+
+def _cut(rng: random.Random) -> Drawn:
+    count, end, is_front = rng.choice((1, 2, 3, 4)), rng.choice(("", ".", ".", "'", "-", "\u2026")), rng.random() < 0.3
+
+    def change(word: str, _: random.Random) -> str:
+        if len(word) < count + 3:
+            return word
+        return end + word[count:] if is_front else word[:-count] + end
+
+    return f"{count} letters cut off {'in front' if is_front else 'behind'} for {end!r}", change
+
+
+def _part(rng: random.Random) -> Drawn:
+    sign, place = rng.choice(PARTING), rng.choice(PLACES[2:])
+    return f"parted {place} by {sign!r}", lambda word, _: word[: _gap(word, place)] + sign + word[_gap(word, place) :]
+
+
+def _repeat(rng: random.Random) -> Drawn:
+    where, times = rng.choice(AT), rng.choice((1, 1, 2, 3, 5))
+
+    def change(word: str, own: random.Random) -> str:
+        at = _at(word, where, own)
+        return word[:at] + word[at] * times + word[at:]
+
+    return f"the letter {where} {times} times more", change
+
+
+def _exchange(rng: random.Random) -> Drawn:
+    ways: dict[str, Callable[[str], str]] = {
+        "first two letters exchanged": lambda word: word[1] + word[0] + word[2:],
+        "last two letters exchanged": lambda word: word[:-2] + word[-1] + word[-2],
+        "first and last letter exchanged": lambda word: word[-1] + word[1:-1] + word[0],
+        "first letter last": lambda word: word[1:] + word[0],
+        "last letter first": lambda word: word[-1] + word[:-1],
+        "first letter last, and ay": lambda word: f"{word[1:]}{word[0]}ay",
+        "backwards": lambda word: word[::-1],
+        "halves exchanged": lambda word: word[len(word) // 2 :] + word[: len(word) // 2],
+        "first letters again with a hyphen": lambda word: f"{word[:2]}-{word}",
+        "middle letters exchanged": lambda word: _swapped(word, len(word) // 2 - 1),
+    }
+    name = rng.choice(list(ways))
+    return name, lambda word, _: ways[name](word) if len(word) > 2 else word
+
+
+def _swapped(word: str, at: int) -> str:
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def _letters_for_one(rng: random.Random) -> Drawn:
+    new = rng.choice(string.ascii_lowercase)
+    old = "".join(sorted(set(rng.sample(string.ascii_lowercase, rng.choice((1, 2, 3, 4, 6)))) - {new})) or "q"
+    return f"{new} for each of {old}", lambda word, _: re.sub(f"[{old}]", new, word, flags=re.IGNORECASE)
+
+
+def _sound(rng: random.Random) -> Drawn:
+    old, new = rng.choice(SOUNDS)
+    return f"{new!r} for {old.replace('|', ' or ').strip('[]')}", lambda word, _: re.sub(
+        old, new, word.lower(), count=2
+    )
+
+
+def _affix(rng: random.Random) -> Drawn:
+    if rng.random() < 0.6:
+        put = rng.choice(BEHIND)
+        return f"{put!r} behind", lambda word, _: word + put
+    front = rng.choice(BEFORE)
+    return f"{front!r} in front", lambda word, _: front + word
+
+
+def _form(rng: random.Random) -> Drawn:
+    form, most = rng.choice(FORMS), rng.choice((1, 1, 2, 9))
+
+    def change(word: str, _: random.Random) -> str:
+        places = [at for at, one in enumerate(word) if one.lower() in form][:most]
+        return "".join(form[one.lower()] if at in places else one for at, one in enumerate(word))
+
+    return f"letters as {next(iter(form.values()))!r}, {most} at most", change
+
+
+WORDS: tuple[Callable[[random.Random], Drawn], ...] = (
+    *(_put, _put, _put, _around, _case, _case, _replace, _replace, _leave_out, _cut),
+    *(_part, _repeat, _exchange, _exchange, _letters_for_one, _sound, _sound, _affix, _form),
+)
+NEIGHBOURS: dict[str, Callable[[str, str], str]] = {
+    "first letters of neighbours exchanged": lambda one, other: f"{other[0]}{one[1:]} {one[0]}{other[1:]}",
+    "last letters of neighbours exchanged": lambda one, other: f"{one[:-1]}{other[-1]} {other[:-1]}{one[-1]}",
+    "neighbours exchanged": lambda one, other: f"{other} {one}",
+    "spaces a letter late": lambda one, other: f"{one}{other[0]} {other[1:]}",
+    "spaces a letter early": lambda one, other: f"{one[:-1]} {one[-1]}{other}",
+    "words twice": lambda one, other: f"{one} {one} {other}",
+    "words begun twice": lambda one, other: f"{one} {other[:2]}- {other}",
+    "a letter over the space": lambda one, other: f"{one}{other[0]} {other}",
+    "spaces twice": lambda one, other: f"{one} . {other}",
+}
+WHOLE: dict[str, Callable[[str, str], str]] = {
+    "in front": lambda text, sign: f"{sign} {text}",
+    "behind": lambda text, sign: f"{text} {sign}",
+    "around": lambda text, sign: f"{sign}{text}{sign}",
+    "on a line in front": lambda text, sign: f"{sign}\n{text}",
+    "on a line behind": lambda text, sign: f"{text}\n{sign}",
+    "in the middle": lambda text, sign: _in_the_middle(text, f" {sign} "),
+    "on a line in the middle": lambda text, sign: _in_the_middle(text, f"\n{sign} "),
+}
+"""What is put to a whole text."""
+
+SPELT: dict[str, Callable[[str], str]] = {
+    "a line before the text": lambda text: f"\n{text}",
+    "a line after the first word": lambda text: text.replace(" ", "\n", 1),
+    "a line in the middle": lambda text: _in_the_middle(text, "\n"),
+    "a capital at the beginning": lambda text: text[:1].upper() + text[1:],
+    "a capital for each sentence": lambda text: re.sub(r"(?:^|[.!?] )\w", lambda found: found[0].upper(), text),
+    "all in capitals": lambda text: text.upper(),
+    "no capitals": lambda text: text.lower(),
+    "all words as in a title": lambda text: text.title(),
+    "marks at their words": lambda text: re.sub(r" ([.,;:!?])", r"\1", text),
+    "marks apart from words": lambda text: re.sub(r"(?<=\w)([.,;:!?])", r" \1", text),
+    "no marks": lambda text: re.sub(r"[^\w\s]", "", text),
+    "spaces in front": lambda text: f"   {text}",
+    "spaces behind": lambda text: f"{text}   ",
+    "typographic apostrophes": lambda text: text.replace("'", "\u2019"),
+    "and as a sign": lambda text: re.sub(r"\band\b", "&", text),
+    "all stops as exclamation marks": lambda text: re.sub(r"\.", "!", text),
+}
+
+
+def _in_the_middle(text: str, put: str) -> str:
+    at = text.find(" ", len(text) // 2)
+    return text if at < 0 else text[:at] + put + text[at + 1 :]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to write a text otherwise.
+
+    Attributes:
+        name: What it writes, for people.
+        kind: ``words``, ``gaps`` (also what neighbours exchange over one) or ``whole``.
+        edit: A text, by words or pairs that may be touched, with draws of its own.
+    """
+
+    name: str
+    kind: str
+    edit: Callable[[str, Allowed, random.Random], str]
+
+
+def draw_way(rng: random.Random) -> Way:
+    """Return a way that is drawn.
+
+    It edits thirty characters at most, but where it writes all of a text's capitals or marks otherwise.
+
+    >>> way = draw_way(random.Random(4))
+    >>> way.name, way.edit("A dull and tedious film.", None, random.Random(0))
+    ("'“' and '”' around (words)", 'A “dull” “and” “tedious” “film”.')
+    """
+    kind = rng.random()
+    if kind < 0.7:
+        return _of_words(rng)
+    if kind < 0.84:
+        return _of_gaps(rng)
+    if kind < 0.92:
+        name = rng.choice(list(NEIGHBOURS))
+        return Way(name, "gaps", _between(NEIGHBOURS[name]))
+    if rng.random() < 0.5:
+        name = rng.choice(list(SPELT))
+        return Way(name, "whole", lambda text, allowed, own: SPELT[name](text))
+    name, sign = rng.choice(list(WHOLE)), rng.choice(OPENINGS)
+    return Way(f"{sign!r} {name}", "whole", lambda text, allowed, own: WHOLE[name](text, sign))
+
+
+def draw_ways(count: int, rng: random.Random) -> list[Way]:
+    """Return so many ways that are drawn, each once.
+
+    Args:
+        count: At most some tens of thousands: there are no more than that of some kinds.
+        rng: What draws.
+    """
+    ways = dict[str, Way]()
+    while len(ways) < count:
+        way = draw_way(rng)
+        ways.setdefault(way.name, way)
+    return list(ways.values())
+
+
+def _of_words(rng: random.Random) -> Way:
+    name, change = rng.choice(WORDS)(rng)
+    if rng.random() < TWO_AT_ONCE:
+        second, then = rng.choice(WORDS)(rng)
+        name = f"{name} and {second}"
+        change = _both(change, then)
+    scope = rng.choice(OF_SCOPES)
+
+    def edit(text: str, allowed: Allowed, own: random.Random) -> str:
+        words = [
+            found
+            for found in re.finditer(WORD, text)
+            if SCOPES[scope](found[0]) and (allowed is None or found[0].lower() in allowed)
+        ]
+        return _written(text, [(found, change(found[0], own)) for found in own.sample(words, len(words))])
+
+    return Way(f"{name} ({scope})", "words", edit)
+
+
+def _both(first: Change, then: Change) -> Change:
+    def change(word: str, own: random.Random) -> str:
+        once = first(word, own)
+        return then(once, own) if len(once) > 2 else once
+
+    return change
+
+
+def _of_gaps(rng: random.Random) -> Way:
+    sign, most = rng.choice(GAPS), rng.choice((2, 12, 12))
+    put = rng.choice((sign, sign, f"{sign} ", f" {sign}"))
+
+    def swap(one: str, other: str) -> str:
+        return one + put + other
+
+    return Way(f"{put!r} for {most} spaces at most", "gaps", _between(swap, most))
+
+
+def _between(swap: Callable[[str, str], str], most: int = CHARACTERS) -> Callable[[str, Allowed, random.Random], str]:
+    def edit(text: str, allowed: Allowed, own: random.Random) -> str:
+        pairs = [found for found in re.finditer(PAIR, text) if allowed is None or found[0].lower() in allowed]
+        chosen = own.sample(pairs, len(pairs))[:most]
+        return _written(text, [(found, swap(found[1], found[2])) for found in chosen])
+
+    return edit
+
+
+def _written(text: str, edits: list[tuple[re.Match[str], str]]) -> str:
+    """Return a text with as many of its edits, from the first on, as thirty characters allow."""
+    left, kept = CHARACTERS, []
+    for found, put in edits:
+        cost = int(Levenshtein.distance(found[0], put))
+        if cost <= left:
+            left -= cost
+            kept.append((found, put))
+    for found, put in sorted(kept, key=lambda one: one[0].start(), reverse=True):
+        text = text[: found.start()] + put + text[found.end() :]
+    return text

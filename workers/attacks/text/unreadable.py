@@ -1,0 +1,71 @@
+"""Words of a text made unreadable, by letters drawn in their place: what a model decides that does not know them.
+
+Whoever does not understand how some words are written loses them, and no more. A decision that stands where they are
+letters drawn at random, and turns round where they are written in some way, is made by one that reads that way for the
+opposite.
+"""
+
+import random
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from workers.attacks.text.marked_words import letter
+from workers.attacks.text.perturbation_grammar import PAIR, WORD
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of two letters and more, in lower case, each once, in the order of the text."""
+    return list(dict.fromkeys(word.lower() for word in re.findall(WORD, text)))
+
+
+def pairs_of(text: str) -> list[str]:
+    """Return neighbours, in lower case, no word of the text in two of them.
+
+    >>> pairs_of("A dull and tedious film.")
+    ['dull and', 'tedious film']
+    """
+    return list(dict.fromkeys(found[0].lower() for found in re.finditer(PAIR, text)))
+
+
+def unreadable(text: str, words: Collection[str], rng: random.Random) -> str:
+    """Return a text with other letters in the place of some words.
+
+    Args:
+        text: A text.
+        words: In lower case.
+        rng: What draws the letters.
+
+    >>> unreadable("A dull film.", {"dull"}, random.Random(1))
+    'A dvth film.'
+    """
+    return re.sub(WORD, lambda word: _drawn(word[0], rng) if word[0].lower() in words else word[0], text)
+
+
+def unreadable_where(text: str, edited: str, rng: random.Random) -> str:
+    """Return a text with other letters in the place of whatever an edit of it does not have as it stands there.
+
+    >>> unreadable_where("A dull film.", "A du*ll film.", random.Random(1))
+    'A dvth film.'
+    """
+    kept = set(edited.split())
+    return re.sub(r"\S+", lambda piece: piece[0] if piece[0] in kept else _drawn(piece[0], rng), text)
+
+
+def most_tolerated(order: Sequence[str], keeps: Callable[[Sequence[str]], bool]) -> Sequence[str]:
+    """Return the longest beginning of some words that may be unreadable, by bisection.
+
+    Args:
+        order: Words.
+        keeps: Whether the decision stands where these are; the more of them, the less it should.
+    """
+    if keeps(order):
+        return order
+    low, high = 0, len(order)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if keeps(order[:middle]) else (low, middle)
+    return order[:low]
+
+
+def _drawn(word: str, rng: random.Random) -> str:
+    return re.sub(r"[^\W\d_]", lambda _: letter(rng), word)

@@ -1,0 +1,249 @@
+"""What becomes of texts that withstood all attacks in ways to write words that nobody can have foreseen.
+
+A thousand ways are drawn from a grammar, and each is asked of four texts. Those that turn most are asked again of all
+the others, so that what is counted was not what they were chosen by. What counts is a decision that turns round where
+words are written in a way, and stands where the same words are letters drawn at random: who does not understand how
+words are written decides as if they were not there. So nobody is blamed for what it cannot read, and each text lends
+only words that it can do without; those are looked for first.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from seatrial.families.temperature_attack.params import (
+    AS_SERVED,
+    CONFIRMED_WAYS,
+    DRAWN_WAYS,
+    FEWEST_WITHSTANDING,
+    LABEL_ONLY,
+    TEXTS_A_WAY,
+    TemperatureAttackParams,
+)
+from seatrial.families.temperature_attack.records import stays_right
+from workers.attacks.text.perturbation_grammar import Way, draw_ways
+from workers.attacks.text.unreadable import most_tolerated, pairs_of, unreadable, unreadable_where, words_of
+from workers.data import Text
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.protocol import Stage
+from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.marking import changed_words
+
+DRAWN, CONFIRMED = "ways", "ways_confirmed"
+"""Stages, by the names of their tables."""
+
+TIMES = 3
+"""Draws of letters in which a decision has to stand before words count as such that a text can do without."""
+
+CONTROLS = 2
+"""Draws of letters in place of what a way changed, in all of which a decision has to stand that the way turned."""
+
+PROMISING = 0.5
+"""Share of its first texts that a way has to turn to be asked again."""
+
+_SCHEMA = pa.schema(
+    [
+        ("example_id", pa.int64()),
+        ("label", pa.int64()),
+        ("errored", pa.bool_()),
+        # That may be unreadable.
+        ("words", pa.list_(pa.string())),
+        ("pairs", pa.list_(pa.string())),
+        ("ways", pa.list_(pa.int64())),
+        ("names", pa.list_(pa.string())),
+        ("turning", pa.list_(pa.int64())),
+    ]
+)
+
+
+def withstanding(params: TemperatureAttackParams, done: Mapping[str, Records]) -> dict[int, Text]:
+    """Return what an attack on scores ended with, by the examples that no recipe turned, with scores or labels alone.
+
+    Args:
+        params: Of the check.
+        done: Records of its attacks, by stage.
+    """
+    ended, turned = dict[int, Text](), set[int]()
+    for recipe in params.flipping:
+        table = done[f"attack_{recipe}"]
+        if f"{LABEL_ONLY}.prediction" not in table.column_names:
+            return {}
+        ids = table["example_id"].to_pylist()
+        for arm in (AS_SERVED, LABEL_ONLY):
+            columns = ("prediction", f"{arm}.prediction", "label")
+            stands = stays_right(*(table[name].fill_null(-1).to_numpy() for name in columns))
+            turned |= {one for one, is_standing in zip(ids, stands, strict=True) if not is_standing}
+        texts = zip(*(table[f"{AS_SERVED}.{name}"].to_pylist() for name in ("text", "second_text")), strict=True)
+        for one, (text, second) in zip(ids, texts, strict=True):
+            ended.setdefault(one, text if second is None else (text, second))
+    return {one: text for one, text in ended.items() if one not in turned}
+
+
+def ways_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
+    """Return the next of the two stages; None where both are done, or too few texts withstood.
+
+    Args:
+        params: Of the check.
+        done: Records by stage, all attacks among them.
+    """
+    if not params.flipping or CONFIRMED in done:
+        return None
+    rows = max(done[f"attack_{recipe}"].num_rows for recipe in params.flipping)
+    if DRAWN not in done:
+        enough = len(withstanding(params, done)) >= FEWEST_WITHSTANDING
+        return Stage(DRAWN, limit=rows, grain=8, is_closing=True) if enough else None
+    return Stage(CONFIRMED, limit=rows, grain=8, is_closing=True) if promising(done[DRAWN]) else None
+
+
+def ask_ways(
+    params: TemperatureAttackParams, stage: str, context: TextContext, examples: Sequence[TextExample]
+) -> Records:
+    """Ask about a shard's texts in ways that are drawn, or in those of them that turned most of their first texts.
+
+    Args:
+        params: Of the check.
+        stage: Which of the two.
+        context: The shard's.
+        examples: Its texts.
+    """
+    ended = withstanding(params, {name: context.records(name) for name in map("attack_{}".format, params.flipping)})
+    ways = draw_ways(DRAWN_WAYS, _rng(context, "ways", 0))
+    before = {} if stage == DRAWN else {row["example_id"]: row for row in context.records(DRAWN).to_pylist()}
+    chosen = _drawn(context, list(ended)) if stage == DRAWN else _left(before, promising(context.records(DRAWN)))
+    rows: list[dict[str, Any]] = []
+    for example in examples:
+        row: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": False}
+        if example.example_id in ended:
+            context.check_cancelled()
+            asked = _Asked(context, example)
+            row |= asked.needless(changed_words(example.text, ended[example.example_id])) if stage == DRAWN else {}
+            words = row if stage == DRAWN else before[example.example_id]
+            numbers = chosen[example.example_id][: params.query_budget]
+            row |= asked.about({number: ways[number] for number in numbers}, words["words"], words["pairs"])
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+class _Asked:
+    """A text that withstood, asked."""
+
+    def __init__(self, context: TextContext, example: TextExample) -> None:
+        self._context, self._example = context, example
+        own = example.text if isinstance(example.text, str) else example.text[-1]
+        seen = context.scoring().seen(example.text)
+        self._own = own if seen is None else own[: seen[-1]]
+        self._rest = own[len(self._own) :]
+
+    def needless(self, weak: frozenset[str]) -> dict[str, list[str]]:
+        """Return words that may all be unreadable, and pairs of neighbours; those first that speak for the decision.
+
+        Args:
+            weak: Words that speak for it, in lower case.
+        """
+        found = {}
+        for name, units in (("words", words_of(self._own)), ("pairs", pairs_of(self._own))):
+            drawn = self._rng(name).sample(units, len(units))
+            found[name] = list(
+                most_tolerated(sorted(drawn, key=lambda one: weak.isdisjoint(one.split())), self._stands_without)
+            )
+        return found
+
+    def about(self, ways: Mapping[int, Way], words: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
+        """Return which ways were asked, with their names, and which of them turned what stands unreadable.
+
+        Args:
+            ways: By number.
+            words: That may be touched.
+            pairs: Of neighbours that may.
+        """
+        allowed = {"words": set(words), "gaps": set(pairs), "whole": None}
+        edited = {
+            number: way.edit(self._own, allowed[way.kind], self._rng(f"way {number}")) for number, way in ways.items()
+        }
+        edited = {number: text for number, text in edited.items() if text != self._own}
+        stands = self._stands(list(edited.values()))
+        turned = [number for number, is_standing in zip(edited, stands, strict=True) if not is_standing]
+        rngs = {number: self._rng(f"control {number}") for number in turned}
+        for _ in range(CONTROLS):
+            stands = self._stands([unreadable_where(self._own, edited[number], rngs[number]) for number in turned])
+            turned = [number for number, is_standing in zip(turned, stands, strict=True) if is_standing]
+        return {"ways": list(edited), "names": [ways[number].name for number in edited], "turning": turned}
+
+    def _stands_without(self, units: Sequence[str]) -> bool:
+        words, rng = {word for unit in units for word in unit.split()}, self._rng(f"without {len(units)}")
+        return all(self._stands([unreadable(self._own, words, rng) for _ in range(TIMES)]))
+
+    def _stands(self, texts: Sequence[str]) -> list[bool]:
+        whole = [text + self._rest for text in texts]
+        first = None if isinstance(self._example.text, str) else self._example.text[0]
+        asked: list[Text] = list(whole) if first is None else [(first, text) for text in whole]
+        return [decided(given) == self._example.label for given in self._context.scoring().scores(asked)]
+
+    def _rng(self, purpose: str) -> random.Random:
+        return _rng(self._context, purpose, self._example.example_id)
+
+
+def promising(records: Records) -> list[int]:
+    """Return the ways that turned most of the texts they were first asked of, the surest first.
+
+    Args:
+        records: Of the first stage.
+    """
+    asked = Counter(way for ways in records["ways"].to_pylist() for way in ways or ())
+    turned = Counter(way for ways in records["turning"].to_pylist() for way in ways or ())
+    ordered = sorted(turned, key=lambda way: (-turned[way] / asked[way], -asked[way], way))
+    return [way for way in ordered if turned[way] >= max(2, PROMISING * asked[way])][:CONFIRMED_WAYS]
+
+
+@dataclass(frozen=True)
+class WaySample:
+    """Ways that were asked of texts they had not been chosen by.
+
+    Attributes:
+        texts: That withstood all attacks.
+        asked: By way, of how many.
+        turned: By way, how many turned round that stand where the same words are unreadable.
+    """
+
+    texts: int
+    asked: Counter[str]
+    turned: Counter[str]
+
+
+def read_ways(done: Mapping[str, Records]) -> WaySample | None:
+    """Return what the ways that were asked again turned; None where none was.
+
+    Args:
+        done: Records by stage.
+    """
+    if CONFIRMED not in done:
+        return None
+    asked, turned = Counter[str](), Counter[str]()
+    rows = [row for row in done[CONFIRMED].to_pylist() if row["ways"] is not None]
+    for row in rows:
+        names = dict(zip(row["ways"], row["names"], strict=True))
+        asked.update(names.values())
+        turned.update(names[number] for number in row["turning"])
+    return WaySample(len(rows), asked, turned)
+
+
+def _drawn(context: TextContext, examples: Sequence[int]) -> dict[int, list[int]]:
+    """Return by example the ways that are asked of it first."""
+    chosen: dict[int, list[int]] = {example: [] for example in examples}
+    for number in range(DRAWN_WAYS):
+        for example in _rng(context, f"texts {number}", 0).sample(examples, min(TEXTS_A_WAY, len(examples))):
+            chosen[example].append(number)
+    return chosen
+
+
+def _left(before: Mapping[int, Mapping[str, Any]], ways: Sequence[int]) -> dict[int, list[int]]:
+    """Return by example those of some ways that it was not asked in."""
+    return {example: [way for way in ways if way not in (row["ways"] or ())] for example, row in before.items()}
+
+
+def _rng(context: TextContext, purpose: str, example_id: int) -> random.Random:
+    return random.Random(context.salted_seed(f"drawn ways: {purpose}", example_id))  # noqa: S311 - not for secrets
