@@ -178,6 +178,8 @@ def test_every_stage_of_an_attack_on_texts_is_counted() -> None:
         *searched,
         "attack_deepwordbug",
         "attack_pruthi",
+        "ways",
+        "ways_confirmed",
         "closing",
         "unasked",
     ]

@@ -98,7 +98,7 @@ FEWEST_WITHSTANDING = 10
 """Texts that have to withstand all attacks for that."""
 
 WAY_CONTROLS = 40
-"""Questions about each of them, at most, that look for words which may be unreadable."""
+"""Questions about each of them, at most, that look for words which may be unreadable: of 64 words, and 51 of 200."""
 
 
 class TemperatureAttackParams(FamilyParams):
@@ -313,10 +313,10 @@ class TemperatureAttackParams(FamilyParams):
                 queries += asked * attacked
                 forward += asked * attacked
             costs[f"attack_{recipe}"] = forward, queries
-        if flipping:
+        if flipping and samples >= FEWEST_WITHSTANDING:
             ways = self._ways(samples)
             costs["ways"] = ways, ways
-            again = float(CONFIRMED_WAYS * samples)
+            again = self._within_budget(CONFIRMED_WAYS) * samples
             costs["ways_confirmed"] = again, again
         costs["closing"] = closing, closing
         if flipping:

@@ -216,7 +216,8 @@ def _in_any(turning: int, marked: int, texts: int) -> float | None:
 def worse_than_unreadable(audit: Audit) -> list[Flag]:
     """Flag decisions that turn round where words are written in a way, and stand where the same are unreadable."""
     found = audit.ways
-    if found is None:
+    # Ways that promised to turn texts may write none of the others otherwise.
+    if found is None or not found.asked:
         return []
     # Each way is looked at by itself, so that each has its part of the error.
     alpha = 0.05 / len(found.asked)
