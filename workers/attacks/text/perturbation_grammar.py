@@ -125,7 +125,7 @@ def _case(rng: random.Random) -> Drawn:
         return written[::-1] if from_behind else written
 
     shown = "".join("Aa"[not one] for one in [*capitals, rest])
-    return f"case as in {shown[::-1] if from_behind else shown}", change
+    return f"case as in {shown[::-1] + ' at the end' if from_behind else shown}", change
 
 
 def _replace(rng: random.Random) -> Drawn:
