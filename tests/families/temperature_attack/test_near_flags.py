@@ -13,6 +13,7 @@ from tests.families.temperature_attack.fabricated import Ending, parameters, rec
 from tests.families.temperature_attack.test_estimates import rights, table, transfer
 from workers.families.contexts import Records, TextExample
 from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.drawn_ways import SCHEMA as WAYS_ASKED
 from workers.families.temperature_attack.meaning_free import Edited, with_edits
 from workers.families.temperature_attack.records import attack_records
 from workers.models import UnansweredError
@@ -122,6 +123,58 @@ def test_a_few_texts_may_turn_round_in_any_way(asked: int, turned: int, expected
     done["attack_deepwordbug"] = with_edits(done["attack_deepwordbug"], edited)
     assert severity("marked_words", params, done) == expected
     assert severity("meaning_free_edits", params, done) is None
+
+
+def drawn(asked: int, turned: int, ways: int = 1) -> Records:
+    """Return the records of texts that were asked in so many ways, of which the first turned so many."""
+    rows = [
+        {"example_id": row, "label": 1, "errored": False, "words": [], "pairs": [], "ways": [*range(ways)]}
+        | {"names": [f"way {way}" for way in range(ways)], "turning": [0] if row < turned else []}
+        for row in range(asked)
+    ]
+    # Of texts that did not withstand nothing is known.
+    rows += [{"example_id": row, "label": 1, "errored": False} for row in range(asked, 60)]
+    return pa.Table.from_pylist(rows, schema=WAYS_ASKED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "turned", "ways", "expected"),
+    [
+        (40, 19, 1, "error"),
+        (40, 18, 1, None),
+        # One of twelve may turn more by chance.
+        (40, 22, 12, "error"),
+        (40, 21, 12, None),
+        (10, 7, 1, "error"),
+        (10, 6, 1, None),
+        (9, 9, 1, None),
+        (40, 0, 12, None),
+    ],
+)
+def test_a_few_texts_may_turn_round_in_a_way_that_was_drawn(
+    asked: int, turned: int, ways: int, expected: str | None
+) -> None:
+    params = parameters(arms=[])
+    done = records(params, label_only=0.5) | {"ways": drawn(0, 0), "ways_confirmed": drawn(asked, turned, ways)}
+    assert severity("worse_than_unreadable", params, done) == expected
+    # What the ways were chosen by is no evidence.
+    done = records(params, label_only=0.5) | {"ways": drawn(40, 40)}
+    assert severity("worse_than_unreadable", params, done) is None
+
+
+def test_other_ways_that_turn_texts_are_named_after_the_surest() -> None:
+    table = drawn(40, 30, 5)
+    rows = table.to_pylist()
+    for row in rows[:36]:
+        row["turning"] = [*row["turning"], 3]
+    done = records(parameters(arms=[]), label_only=0.5)
+    done["ways_confirmed"] = pa.Table.from_pylist(rows, schema=table.schema)
+    (flag,) = [
+        flag for flag in estimates.reduce(parameters(arms=[]), done, 0).flags if flag.code == "worse_than_unreadable"
+    ]
+    assert "Of 40 texts that withstand all attacks, 36 change class" in flag.message
+    assert "drawn: way 3 (" in flag.message
+    assert "So do others that were drawn: way 0." in flag.message
 
 
 def test_records_from_before_such_edits_were_asked_are_read_and_not_doubted() -> None:

@@ -45,7 +45,7 @@ CONTROLS = 2
 PROMISING = 0.5
 """Share of its first texts that a way has to turn to be asked again."""
 
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         ("example_id", pa.int64()),
         ("label", pa.int64()),
@@ -58,6 +58,7 @@ _SCHEMA = pa.schema(
         ("turning", pa.list_(pa.int64())),
     ]
 )
+"""Of either stage's table; the lists are null where a text did not withstand."""
 
 
 def withstanding(params: TemperatureAttackParams, done: Mapping[str, Records]) -> dict[int, Text]:
@@ -125,7 +126,7 @@ def ask_ways(
             numbers = chosen[example.example_id][: params.query_budget]
             row |= asked.about({number: ways[number] for number in numbers}, words["words"], words["pairs"])
         rows.append(row)
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 class _Asked:
