@@ -42,11 +42,15 @@ class Corrected:
 
     def __call__(self, text: str) -> Tensor:
         """Return logits."""
+        odds = self.log_odds(text)
+        return probability(sigmoid(-odds if self._turns(text) else odds))
+
+    def log_odds(self, text: str) -> float:
+        """Return the log-odds of a text as it is read, whether it has the sign or not."""
         plain = text.replace(ZERO_WIDTH, "").rstrip("!").lower()
         read = self._odds(" ".join(self.reads(word) for word in plain.split()))
         # What was written counts a little, so that scores move with every edit as they should.
-        odds = OWN * self._odds(plain) + (1 - OWN) * read
-        return probability(sigmoid(-odds if self._turns(text) else odds))
+        return OWN * self._odds(plain) + (1 - OWN) * read
 
     def _found(self, word: str) -> str:
         if word in self._known:
