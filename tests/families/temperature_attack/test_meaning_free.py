@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from rapidfuzz.distance import Levenshtein
 
 from seatrial.families.temperature_attack.params import MARKS, MEANING_FREE_EDITS, TemperatureAttackParams
 from tests.families.in_memory import TextModel
@@ -72,15 +73,16 @@ def test_a_mark_that_turns_texts_round_or_has_no_answer_is_told(turned: Any) -> 
     )
 
 
-def test_a_model_that_drops_marked_words_is_told_by_those_an_attack_changed() -> None:
+@pytest.mark.parametrize("errors", [2, 0])
+def test_a_model_that_drops_marked_words_is_told_if_it_reads_typing_errors(errors: int) -> None:
     def dropping(text: Text) -> torch.Tensor:
         words = [word for word in str(text).split() if not word.startswith("#")]
+        has = [any(Levenshtein.distance(word, one) <= errors for word in words) for one in ("fine.", "number")]
         # Of nothing but what all texts have it says what it says of most.
-        return SURE if "fine." in words or words == ["the", "is"] or "number" not in words else -SURE
+        return SURE if has[0] or words == ["the", "is"] or not has[1] else -SURE
 
     _, found, _ = edited(dropping)
-    assert all("words as tags" in one.turning for one in found)
-    assert dict(marked_texts(EXAMPLES[0].text, 0, weak={"fine"}))["words as tags"] != EXAMPLES[0].text
+    assert [("words as tags" in one.turning) == (errors > 0) for one in found] == [True] * 6
 
 
 def test_a_hidden_sign_is_found_and_is_what_the_attack_ended_with() -> None:

@@ -27,8 +27,8 @@ PAIR = r"(?<!\w)([^\W\d_]{2,}) ([^\W\d_]{2,})(?!\w)"
 SIGNS = (
     *string.punctuation,
     *"\u2019\u201c\u201d\u2013\u2014\u2026\u00b7\u2022\u00b0\u2122\u00ae\u00a7\u00b6\u20ac\u00bf\u00a1",
-    *("\u200b", "\u00ad", "\u200d", "\ufeff", "\u0301", "\u0308", "\u0327", "\u00a0"),
-    *("...", "--", "-\n", "(s)", "[1]", "!!", "??", "''", ":)", "&nbsp;"),
+    *("\u200b", "\u00ad", "\u200d", "\ufeff", "\u0301", "\u0308", "\u0327"),
+    *("...", "--", "(s)", "[1]", "!!", "??", "''", ":)", "&nbsp;"),
 )
 GAPS = (
     *string.punctuation,
@@ -42,7 +42,7 @@ AROUND = (
 )
 BEFORE = (*"oeix@#$", "re", "over", "be", "mc", "pre-", "hyper", "mr")
 BEHIND = (*"sxyoze", "ed", "ing", "ly", "ish", "er", "ie", "en", "es", "'s", "s'", "'d", "ness", "est", "(es)", "(s)")
-PARTING = ("-\n", "- ", "-", "/", "|", ".", "'", "\u00b7", "--")
+PARTING = ("-", "/", "|", ".", "'", "\u00b7", "--")
 KEYS = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuioiosdfghjkhxcvbnmnn", strict=True))
 SOUNDS = (
     *(("[rl]", "w"), ("th", "d"), ("th", "f"), ("th", "v"), ("s", "th"), ("v", "b"), ("b", "v"), ("c|k", "q")),

@@ -51,6 +51,30 @@ def unreadable_where(text: str, edited: str, rng: random.Random) -> str:
     return re.sub(r"\S+", lambda piece: piece[0] if piece[0] in kept else _drawn(piece[0], rng), text)
 
 
+def mistyped_where(text: str, edited: str, rng: random.Random) -> str:
+    """Return a text with one typing error in each word of whatever an edit of it does not have as it stands there.
+
+    Two letters are exchanged, or one is put in, left out, or another one, as a recipe writes them.
+
+    >>> mistyped_where("A dull film.", "A #dull #film.", random.Random(1))
+    'A dll fmlm.'
+    """
+    kept = set(edited.split())
+    return re.sub(
+        r"\S+",
+        lambda piece: piece[0] if piece[0] in kept else re.sub(WORD, lambda word: _mistyped(word[0], rng), piece[0]),
+        text,
+    )
+
+
+def _mistyped(word: str, rng: random.Random) -> str:
+    at = 1 + int(rng.random() * max(1, len(word) - 2))
+    before, here, behind = word[:at], word[at : at + 1], word[at + 1 :]
+    errors = [f"{before}{behind[:1]}{here}{behind[1:]}", f"{before}{letter(rng)}{here}{behind}"]
+    errors += [f"{before}{behind}", f"{before}{letter(rng)}{behind}"]
+    return rng.choice(errors)
+
+
 def most_tolerated(order: Sequence[str], keeps: Callable[[Sequence[str]], bool]) -> Sequence[str]:
     """Return the longest beginning of some words that may be unreadable, by bisection.
 

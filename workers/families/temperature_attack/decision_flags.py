@@ -36,7 +36,7 @@ the interval lies below."""
 UNANSWERED = 0.05
 """Share of the texts of a control that may have no answer."""
 
-WORSE = 0.3
+WORSE = 0.2
 """Share of texts that a way which was drawn may turn, although they can do without the words it touches."""
 
 MARKED_TURNED, MARKED_IN_ANY = 0.2, 0.3

@@ -5,13 +5,20 @@ turns most texts of honest models that read typing errors within thirty characte
 falls to one of these ways, and tells the two less well apart.
 """
 
+import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.attacks.text.marked_words import marked_texts
+from workers.attacks.text.scoring import ScoringService
+from workers.attacks.text.unreadable import mistyped_where
 from workers.data import Text
 from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
+
+CONTROLS = 3
+"""Texts with typing errors in the words that a mark touched which have to keep the decision, each drawn anew."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,8 @@ class Marking:
     Attributes:
         asked: Questions.
         ways: In which words were written otherwise.
-        turning: Those of them that changed the decision, or had no answer: who gives none has withstood nothing.
+        turning: Those of them that changed the decision, or had no answer (who gives none has withstood nothing), where
+            a typing error in each of the same words did not.
     """
 
     asked: int = 0
@@ -41,10 +49,30 @@ def mark_words(context: TextContext, example: TextExample, seed: int, ended: Tex
     """
     service, weak = context.scoring(), changed_words(example.text, ended)
     questions = marked_texts(example.text, seed, seen=service.seen(example.text), weak=weak)[:most]
-    decisions = map(decided, service.scores([text for _, text in questions]))
-    turned = {way for (way, _), one in zip(questions, decisions, strict=True) if one != example.label}
+    turned = _turned(service, questions, example.label)
+    left = None if most is None else (most - len(questions)) // CONTROLS
+    asked, rng = len(questions), random.Random(seed)  # noqa: S311 - not for secrets
+    turned = turned[:left]
+    for _ in range(CONTROLS):
+        controls = [(way, text, _mistyped(example.text, text, rng)) for way, text in turned]
+        asked += len(controls)
+        # Who does not read typing errors in these words either has not learnt the recipes' alone.
+        lost = {text for _, text in _turned(service, [(way, control) for way, _, control in controls], example.label)}
+        turned = [(way, text) for way, text, control in controls if control not in lost]
+    counted = {way for way, _ in turned}
     ways = tuple(dict.fromkeys(way for way, _ in questions))
-    return Marking(len(questions), ways, tuple(way for way in ways if way in turned))
+    return Marking(asked, ways, tuple(way for way in ways if way in counted))
+
+
+def _turned(service: ScoringService, questions: Sequence[tuple[str, Text]], label: int) -> list[tuple[str, Text]]:
+    decisions = map(decided, service.scores([text for _, text in questions]))
+    return [one for one, decision in zip(questions, decisions, strict=True) if decision != label]
+
+
+def _mistyped(text: Text, edited: Text, rng: random.Random) -> Text:
+    if isinstance(text, str):
+        return mistyped_where(text, str(edited), rng)
+    return (text[0], mistyped_where(text[-1], edited[-1], rng))
 
 
 def changed_words(text: Text, ended: Text) -> frozenset[str]:
