@@ -83,7 +83,11 @@ def _whole(word: str) -> str:
     return rf"(?<!\w){word}(?!\w)"
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.kind == "gaps"][::10], ids=lambda way: way.name)
+@pytest.mark.parametrize(
+    "way",
+    [way for way in WAYS if way.kind == "gaps" and not way.name.startswith("' '")][::10],
+    ids=lambda way: way.name,
+)
 def test_neighbours_that_may_not_be_touched_are_not(way: Way) -> None:
     assert edited(way, "warm colour, dull thriller", set()) == "warm colour, dull thriller"
     found = edited(way, "warm colour, dull thriller", {"dull thriller"})
@@ -135,7 +139,7 @@ def test_no_word_is_negated() -> None:
         ("'w' for rl (words)", "rural brilliant", "wuwal bwiwliant"),
         ("first letters of neighbours exchanged", "dull film", "full dilm"),
         ("backwards (words)", "a dull film", "a llud mlif"),
-        ("parted in the middle by '-\\n' (words)", "dull", "du-\nll"),
+        ("parted in the middle by '/' (words)", "dull", "du/ll"),
         ("no marks", "dull, film.", "dull film"),
     ],
 )

@@ -37,7 +37,15 @@ class Marking:
     turning: tuple[str, ...] = ()
 
 
-def mark_words(context: TextContext, example: TextExample, seed: int, ended: Text, most: int | None = None) -> Marking:
+def mark_words(
+    context: TextContext,
+    example: TextExample,
+    seed: int,
+    ended: Text,
+    *,
+    ways: int | None = None,
+    left: int | None = None,
+) -> Marking:
     """Ask about a text in every way, and as ways and words are drawn.
 
     Args:
@@ -45,14 +53,15 @@ def mark_words(context: TextContext, example: TextExample, seed: int, ended: Tex
         example: A text that is decided rightly.
         seed: Of the draws.
         ended: What an attack ended with: the words it changed are those that speak for the decision.
-        most: Questions, at most; None where there is no limit.
+        ways: Of these questions, at most; None: all.
+        left: Of all questions, those with typing errors among them, at most; None where there is no limit.
     """
     service, weak = context.scoring(), changed_words(example.text, ended)
-    questions = marked_texts(example.text, seed, seen=service.seen(example.text), weak=weak)[:most]
+    questions = marked_texts(example.text, seed, seen=service.seen(example.text), weak=weak)[:ways][:left]
     turned = _turned(service, questions, example.label)
-    left = None if most is None else (most - len(questions)) // CONTROLS
     asked, rng = len(questions), random.Random(seed)  # noqa: S311 - not for secrets
-    turned = turned[:left]
+    # What cannot be told from what the model does not read counts for nothing.
+    turned = turned if left is None else turned[: max(0, left - asked) // CONTROLS]
     for _ in range(CONTROLS):
         controls = [(way, text, _mistyped(example.text, text, rng)) for way, text in turned]
         asked += len(controls)
@@ -60,8 +69,8 @@ def mark_words(context: TextContext, example: TextExample, seed: int, ended: Tex
         lost = {text for _, text in _turned(service, [(way, control) for way, _, control in controls], example.label)}
         turned = [(way, text) for way, text, control in controls if control not in lost]
     counted = {way for way, _ in turned}
-    ways = tuple(dict.fromkeys(way for way, _ in questions))
-    return Marking(asked, ways, tuple(way for way in ways if way in counted))
+    names = tuple(dict.fromkeys(way for way, _ in questions))
+    return Marking(asked, names, tuple(name for name in names if name in counted))
 
 
 def _turned(service: ScoringService, questions: Sequence[tuple[str, Text]], label: int) -> list[tuple[str, Text]]:

@@ -79,7 +79,7 @@ def edit_survivors(
         decisions = [decided(given) for given in service.scores([text for _, text in edits])]
         flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
         silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
-        marking = mark_words(context, example, seed, scored[row].text, None if left is None else left - len(edits))
+        marking = mark_words(context, example, seed, scored[row].text, left=None if left is None else left - len(edits))
         kind = edits[flips[0]][0] if flips else None
         found[row] = Edited(len(edits), kind, marking.ways, marking.turning)
         ended[row] = replace(outcome, queries=outcome.queries + len(edits) + marking.asked)

@@ -90,7 +90,7 @@ def attack_unasked(
                 row |= {"right": before == example.label, "robust": robust}
                 if robust:
                     seed = context.salted_seed("unasked marks", example.example_id)
-                    marking = mark_words(context, example, seed, outcome.text, WAYS)
+                    marking = mark_words(context, example, seed, outcome.text, ways=WAYS)
                     row |= {"marks_asked": marking.asked, "marks_turning": len(marking.turning)}
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
