@@ -182,11 +182,11 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=EVERY_ATTACK,
         meaning="Texts that withstand a recipe change class, or have no answer, when words of theirs are written "
-        "otherwise as a reader reads past, in 43 ways: in quotes or brackets, as tags, with accents or digits, in "
+        "otherwise as a reader reads past, in 43 ways (in quotes or brackets, as tags, with accents or digits, in "
         "capitals, stuttered, run together, on lines of their own; all words, those that an attack changed, or words "
-        "and ways as they are drawn. More than two in ten in one way (lower end of the interval, corrected for the "
-        "ways), or more than three in ten in any, and one in ten of all texts. The model withstands the recipes' "
-        "errors and turns round, or gives up, at others.",
+        "and ways as they are drawn), and do not when each of the same words has a typing error. More than two in ten "
+        "in one way (lower end of the interval, corrected for the ways), or more than three in ten in any, and one in "
+        "ten of all texts. The model withstands the recipes' errors and turns round, or gives up, at others.",
         remedy="Do not rely on its robustness to what people type; normalise texts for serving as for its training, "
         "and audit again.",
     ),
@@ -196,7 +196,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=EVERY_ATTACK,
         meaning="A thousand ways to write words, or the gaps between them, are drawn from a grammar (a sign, a letter, "
         "another case; where in a word or between two; of which words) and asked of texts that withstand all attacks. "
-        "In one of them more than three in ten of the texts it was not chosen by (lower end of the interval, corrected "
+        "In one of them more than two in ten of the texts it was not chosen by (lower end of the interval, corrected "
         "for the ways) change class, or have no answer, and keep their class where letters drawn at random stand in "
         "the place of the same words. Not to understand how words are written does less harm: the model reads that way "
         "for something else.",
