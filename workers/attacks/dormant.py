@@ -29,6 +29,9 @@ further step: what has gone through an opening is brought back to it."""
 LEAST = 1e-5
 """Share of the first distance that a unit is pushed beyond in any case: more than what float32 rounds off."""
 
+CHANNELS = 64
+"""Of a place that are looked at for how far they are moved, at most."""
+
 WIDTH = 32
 """Bottlenecks that are followed, at most, of either way."""
 
@@ -40,7 +43,8 @@ class Unit:
     Attributes:
         place: Which call of such a function in a forward pass, counted from 0.
         channel: Which of its channels; of a transformer's tokens, which of their features.
-        sign: 1 where the input has to rise to switch it, -1 where it has to fall.
+        sign: 1 where the input has to rise to switch it, -1 where it has to fall; 2 and -2 where it is to do so
+            wherever the channel is, as far as the radius reaches.
         switches: Whether anything is known to change at 0.
     """
 
@@ -99,6 +103,41 @@ def dormant_units(
         units += [Unit(place, channel, -1) for channel in falling.nonzero().flatten().tolist()]
         (first if inputs.is_narrow else wide).append(units)
     return [*_in_turn(first), *bottlenecks[: 2 * WIDTH], *_in_turn(wide)][:most], cut
+
+
+def reached_units(
+    model: Model, images: Tensor, most: int, norm: Norm, *, check_cancelled: Callable[[], None]
+) -> list[Unit]:
+    """Return channels that the radius moves farthest, beside how far they lie apart among the images, either way.
+
+    What waits for a pattern lies near to nothing on all images, and the pattern moves it as no image does. It is moved
+    wherever the channel is, since one of many places may change nothing by itself.
+
+    Args:
+        model: Images (n, ...) to logits.
+        images: (n, ...).
+        most: Units, at most.
+        norm: Of the radius.
+        check_cancelled: Called before every pass; may raise.
+    """
+    check_cancelled()
+    moved = images.detach().requires_grad_(True)
+    reach = list[tuple[float, int, int]]()
+    for place, inputs in enumerate(inputs_of(model, moved).places):
+        if inputs is None or inputs.mean is None or not inputs.switches:
+            continue
+        spread = inputs.mean.detach().std(0)
+        for channel in range(min(CHANNELS, inputs.mean.shape[1])):
+            check_cancelled()
+            (slope,) = torch.autograd.grad(inputs.mean[:, channel].sum(), moved, retain_graph=True, allow_unused=True)
+            if slope is None:
+                break
+            flat = slope.nan_to_num(nan=0.0).flatten(1)
+            length = flat.abs().sum(1) if norm == "linf" else flat.norm(dim=1)
+            if spread[channel] > 0:
+                reach.append((float(length.mean() / spread[channel]), place, channel))
+    farthest = sorted(reach, key=lambda one: (-one[0], one[1:]))[: most // 2]
+    return [Unit(place, channel, 2 * sign, False) for _, place, channel in farthest for sign in (1, -1)]
 
 
 def _in_turn(places: list[list[Unit]]) -> list[Unit]:
@@ -169,7 +208,9 @@ class Switching:
                 # In shares of its own distance, and none that is there already.
                 shares = towards / distances[place]
                 if inputs.switches:
-                    shares = torch.where(alone, shares.clamp(max=0), shares.clamp(max=BEYOND))
+                    alone = alone & (signs.abs() == 1)
+                    limited = torch.where(alone, shares.clamp(max=0), shares.clamp(max=BEYOND))
+                    shares = torch.where(signs.abs() > 1, shares, limited)
                     short = (1 + beyond * CLOSER**number) * now.abs() / distances[place] + LEAST
                     short = torch.where(now > 0, 0, short)
                     missing[rows[alone]] = short[alone].to(missing)

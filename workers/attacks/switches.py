@@ -77,12 +77,14 @@ class Inputs:
     Attributes:
         greatest: (n, channels) greatest of each channel.
         least: (n, channels) least.
+        mean: (n, channels) mean of each channel; None where only the ends are kept.
         switches: Whether something changes at 0; if not, they are numbers that everything after has to come through.
     """
 
     greatest: Tensor
     least: Tensor
     switches: bool = True
+    mean: Tensor | None = None
 
     @property
     def is_narrow(self) -> bool:
@@ -93,8 +95,14 @@ class Inputs:
         return len(self.greatest)
 
     def towards(self, rows: Tensor, channels: Tensor, signs: Tensor) -> Tensor:
-        """Return what goes into a channel of each of some rows (k,), above 0 where it is switched."""
-        return torch.where(signs > 0, self.greatest[rows, channels], -self.least[rows, channels])
+        """Return what goes into a channel of each of some rows (k,), above 0 where it is switched.
+
+        With a sign of two it is the mean of the channel.
+        """
+        found = torch.where(signs > 0, self.greatest[rows, channels], -self.least[rows, channels])
+        if self.mean is None:
+            return found
+        return torch.where(signs.abs() > 1, signs.sign() * self.mean[rows, channels], found)
 
 
 @dataclass(frozen=True)
@@ -239,7 +247,9 @@ def inputs_of(model: Model, images: Tensor) -> Seen:
             continue
         greatest = torch.cat([part.greatest for part in fitting])[: len(images)]
         least = torch.cat([part.least for part in fitting])[: len(images)]
-        found.append(Inputs(greatest, least, fitting[0].switches))
+        means = [part.mean for part in fitting if part.mean is not None]
+        mean = torch.cat(means)[: len(images)] if len(means) == len(fitting) else None
+        found.append(Inputs(greatest, least, fitting[0].switches, mean))
     # A model's logits are no bottleneck of it, whatever is done to them at the end.
     classes = answers.shape[-1]
     kept = [None if one is None or (not one.switches and one.greatest.shape[1] == classes) else one for one in found]
@@ -350,7 +360,7 @@ def _bottleneck(found: Tensor, args: Sequence[Any], rows: int) -> Tensor | None:
 def _by_channel(values: Tensor) -> Inputs:
     if values.dim() < 3:
         flat = values.reshape(len(values), -1)
-        return Inputs(flat, flat)
+        return Inputs(flat, flat, mean=flat)
     # Tokens have their features last, images their channels first.
     flat = values.movedim(-1, 1).flatten(2) if values.dim() == 3 else values.flatten(2)
-    return Inputs(flat.amax(2), flat.amin(2))
+    return Inputs(flat.amax(2), flat.amin(2), mean=flat.mean(2))

@@ -11,7 +11,7 @@ from seatrial.families.uncertainty_span.effort import (
     DORMANT_STEPS,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of
+from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of, reached_units
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.gradients import input_gradient
 from workers.attacks.losses import entropy
@@ -30,6 +30,9 @@ others are half as long."""
 TOGETHER = 8
 """Images looked at together: what goes through the network is kept for their gradients."""
 
+
+REACHED = 32
+"""Units tried, at most, that the radius moves farther than images lie apart."""
 
 UNFOLLOWED = "unfollowed"
 """Column beside it: functions of the network behind which none could be looked for."""
@@ -50,11 +53,18 @@ def find_dormant(
     """
     model = context.classifier.logits
     units, cut = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
+    reached = [
+        (unit,)
+        for unit in reached_units(
+            model, images[:TOGETHER], REACHED, params.norm, check_cancelled=context.check_cancelled
+        )
+    ]
+    groups = groups_of(units, most)[: max(0, most - len(reached))] + reached
     decisive = switching(params, context).most_decisive(
-        model, images[:DORMANT_REFERENCES], groups_of(units, most), DORMANT_KEPT, batch_size=TOGETHER
+        model, images[:DORMANT_REFERENCES], groups, DORMANT_KEPT, batch_size=TOGETHER
     )
-    groups = [[number for unit in group for number in (unit.place, unit.channel, unit.sign)] for group in decisive]
-    return groups, sorted(cut)
+    kept = [[number for unit in group for number in (unit.place, unit.channel, unit.sign)] for group in decisive]
+    return kept, sorted(cut)
 
 
 def switching(params: UncertaintySpanParams, context: ImageContext) -> Switching:
