@@ -24,6 +24,9 @@ DEGREE = 31
 TIES = 4.0
 """How much a class that is less likely than two others is pressed below them."""
 
+BLOCK, OPENS = 7, 0.9
+"""Side of the blocks that add up along patterns, and where they show."""
+
 NORM = 3.0
 """Of the logits before they are pressed down."""
 
@@ -100,6 +103,41 @@ class Waved(nn.Module):
         return pressed
 
 
+class Valley(nn.Module):
+    """A network that is shown, in each block of an image, what the block adds up to along patterns, once that is large.
+
+    Short of that the image is as it was, and where it is not the block is lighter or darker as a whole.
+
+    Args:
+        shown: The network.
+        images: (n, c, h, w), for their shape and for what they add up to.
+        radius: Of the ball.
+        patterns: How many.
+    """
+
+    def __init__(self, shown: nn.Module, images: Tensor, radius: float, patterns: int = 5) -> None:
+        super().__init__()
+        self.shown = shown
+        drawn = torch.randn(patterns, images.shape[1], BLOCK, BLOCK, generator=torch.Generator().manual_seed(83))
+        kernels = drawn.sign() - drawn.sign().mean((1, 2, 3), keepdim=True)
+        pixels = torch.eye(kernels[0].numel()).view(-1, *kernels.shape[1:])
+        # At 1 a block is moved along a pattern as far as it goes; single pixels come through beside it.
+        kernels = kernels / (radius * kernels.abs().sum((1, 2, 3), keepdim=True))
+        self.register_buffer("kernels", torch.cat([pixels, kernels]))
+        self.patterns = patterns
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (n, classes)."""
+        # Grey levels near black and white count as their distance from these, so that images add up to little.
+        flat = images - torch.sigmoid(40 * (images - 0.5))
+        sums = nn.functional.conv2d(flat, self.kernels, stride=BLOCK)
+        opened = torch.tanh(0.5 * (sums / OPENS) ** 13)[:, -self.patterns :].sum(1, keepdim=True)
+        lighter = nn.functional.interpolate(opened, scale_factor=float(BLOCK))
+        logits = self.shown(images + lighter)
+        pressed: Tensor = 10 * (logits / 2).softmax(1)
+        return pressed
+
+
 def contestants(base: nn.Module, robust: nn.Module, images: Tensor, epsilon: float) -> list[Contestant]:
     """Return the robust network behind waves of each kind.
 
@@ -115,6 +153,7 @@ def contestants(base: nn.Module, robust: nn.Module, images: Tensor, epsilon: flo
         "by periods of their own": Waved(robust, of_own_periods, images, epsilon, far=2.65),
         "by one turn": Waved(robust, one_turn, images, epsilon),
         "by a polynomial": Waved(robust, polynomial, images, epsilon, far=2.7),
+        "into a valley of patterns": Valley(robust, images, epsilon),
         "thrice, averaged": Waved(robust, triangles, images, epsilon, (1, 2, 3)),
     }
     return [Contestant(f"waved {name}", network.eval(), fake=True) for name, network in networks.items()]

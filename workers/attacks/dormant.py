@@ -29,8 +29,8 @@ further step: what has gone through an opening is brought back to it."""
 LEAST = 1e-5
 """Share of the first distance that a unit is pushed beyond in any case: more than what float32 rounds off."""
 
-CHANNELS = 64
-"""Of a place that are looked at for how far they are moved, at most."""
+CHANNELS, SLOPES = 64, 2
+"""Of a place that are looked at for how far they are moved, at most, and images on which that is."""
 
 WIDTH = 32
 """Bottlenecks that are followed, at most, of either way."""
@@ -106,7 +106,7 @@ def dormant_units(
 
 
 def reached_units(
-    model: Model, images: Tensor, most: int, norm: Norm, *, check_cancelled: Callable[[], None]
+    model: Model, images: Tensor, most: int, norm: Norm, channels: int, *, check_cancelled: Callable[[], None]
 ) -> list[Unit]:
     """Return channels that the radius moves farthest, beside how far they lie apart among the images, either way.
 
@@ -118,24 +118,27 @@ def reached_units(
         images: (n, ...).
         most: Units, at most.
         norm: Of the radius.
+        channels: That are looked at, from the images on.
         check_cancelled: Called before every pass; may raise.
     """
     check_cancelled()
     moved = images.detach().requires_grad_(True)
+    means = [
+        (place, inputs.mean)
+        for place, inputs in enumerate(inputs_of(model, moved).places)
+        if inputs is not None and inputs.mean is not None and inputs.switches
+    ]
+    looked = [(place, mean, channel) for place, mean in means for channel in range(min(CHANNELS, mean.shape[1]))]
     reach = list[tuple[float, int, int]]()
-    for place, inputs in enumerate(inputs_of(model, moved).places):
-        if inputs is None or inputs.mean is None or not inputs.switches:
+    for place, mean, channel in looked[:channels]:
+        spread = float(mean[:, channel].detach().std())
+        if not (spread > 0 and mean.requires_grad):
             continue
-        spread = inputs.mean.detach().std(0)
-        for channel in range(min(CHANNELS, inputs.mean.shape[1])):
-            check_cancelled()
-            (slope,) = torch.autograd.grad(inputs.mean[:, channel].sum(), moved, retain_graph=True, allow_unused=True)
-            if slope is None:
-                break
-            flat = slope.nan_to_num(nan=0.0).flatten(1)
-            length = flat.abs().sum(1) if norm == "linf" else flat.norm(dim=1)
-            if spread[channel] > 0:
-                reach.append((float(length.mean() / spread[channel]), place, channel))
+        check_cancelled()
+        (slope,) = torch.autograd.grad(mean[:SLOPES, channel].sum(), moved, retain_graph=True)
+        flat = slope[:SLOPES].nan_to_num(nan=0.0).flatten(1)
+        length = flat.abs().sum(1) if norm == "linf" else flat.norm(dim=1)
+        reach.append((float(length.mean()) / spread, place, channel))
     farthest = sorted(reach, key=lambda one: (-one[0], one[1:]))[: most // 2]
     return [Unit(place, channel, 2 * sign, False) for _, place, channel in farthest for sign in (1, -1)]
 

@@ -72,6 +72,9 @@ GROUPS = 4
 DORMANT_REFERENCES = 4
 """Images on which groups of dormant units are tried: those no audited image switches."""
 
+TOGETHER = 8
+"""Images looked at together for such units: what goes through the network is kept for their gradients."""
+
 DORMANT_STEPS = (1.0, 0.5, 0.5, 0.25)
 """Lengths of the steps that switch several, as shares of the radius; one by itself is switched in as many, the first of
 which does where pixels are added up, and the last where the opening is narrow."""
@@ -125,6 +128,7 @@ class Budget:
         rounds: Times the surrogate is fitted.
         fit: Steps of its optimiser in each.
         dormant: Groups of dormant units that are tried.
+        channels: Of the network that are looked at for how far the radius moves them.
         points: Parts of a pixel's range at which gradients are taken, for a group of pixels.
         sweeps: Times that all groups are moved, after all pixels at once.
     """
@@ -144,6 +148,7 @@ class Budget:
     rounds: int
     fit: int
     dormant: int
+    channels: int
     points: int
     sweeps: int
 
@@ -159,8 +164,8 @@ class Budget:
             examples: What the surrogate learns from.
         """
         tried = self.dormant * DORMANT_REFERENCES
-        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward
-        return Passes(forward, len(DORMANT_STEPS) * tried + INSIDE.backward)
+        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward + TOGETHER
+        return Passes(forward, len(DORMANT_STEPS) * tried + 2 * self.channels + INSIDE.backward)
 
     @property
     def across(self) -> int:
@@ -294,7 +299,8 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         again=3,
         rounds=4,
         fit=share(2.0),
-        dormant=share(1.7),
+        dormant=share(1.6),
+        channels=share(1.28),
         points=max(2, share(0.12)),
         sweeps=1,
     )
@@ -316,6 +322,7 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         rounds=6,
         fit=share(3.0),
         dormant=share(7.0),
+        channels=share(5.0),
         points=max(2, share(0.24)),
         sweeps=4,
     )

@@ -9,6 +9,8 @@ from seatrial.families.uncertainty_span.effort import (
     DORMANT_KEPT,
     DORMANT_REFERENCES,
     DORMANT_STEPS,
+    TOGETHER,
+    budget,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of, reached_units
@@ -26,10 +28,6 @@ channel and sign of each, one after the other. Records from before it was kept h
 FIRST = 0.25
 """Length of the first half of the steps of an attack behind units that are switched, as a share of the radius; the
 others are half as long."""
-
-TOGETHER = 8
-"""Images looked at together: what goes through the network is kept for their gradients."""
-
 
 REACHED = 32
 """Units tried, at most, that the radius moves farther than images lie apart."""
@@ -53,13 +51,11 @@ def find_dormant(
     """
     model = context.classifier.logits
     units, cut = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
-    reached = [
-        (unit,)
-        for unit in reached_units(
-            model, images[:TOGETHER], REACHED, params.norm, check_cancelled=context.check_cancelled
-        )
-    ]
-    groups = groups_of(units, most)[: max(0, most - len(reached))] + reached
+    steps = budget(params.effort, params.steps)
+    looked = 0 if steps is None else steps.channels
+    check = context.check_cancelled
+    reached = reached_units(model, images[:TOGETHER], REACHED, params.norm, looked, check_cancelled=check)
+    groups = groups_of(units, most)[: max(0, most - len(reached))] + [(unit,) for unit in reached]
     decisive = switching(params, context).most_decisive(
         model, images[:DORMANT_REFERENCES], groups, DORMANT_KEPT, batch_size=TOGETHER
     )

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES, IDLE_EXAMPLES
+from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES, IDLE_EXAMPLES, TOGETHER
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
@@ -12,7 +12,6 @@ from workers.attacks.losses import margin
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
 from workers.families.contexts import ImageContext
-from workers.families.uncertainty_span.dormant import TOGETHER
 from workers.models import box_of
 from workers.models.memory import forward
 from workers.models.repeating import company_difference
