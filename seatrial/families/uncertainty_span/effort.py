@@ -80,7 +80,8 @@ DORMANT_STEPS = (1.0, 0.5, 0.5, 0.25)
 which does where pixels are added up, and the last where the opening is narrow."""
 
 DORMANT_KEPT = 4
-"""Groups kept: those that move the answer most, which the stage after plain changes switches too."""
+"""Groups kept: those that move the answer most, which the stage after plain changes switches too. The last at least is
+of channels that the radius moves farthest."""
 
 IDLE_EXAMPLES = 32
 """Examples that are looked at, at most, for what a network computes of all of them to no effect."""

@@ -29,8 +29,8 @@ FIRST = 0.25
 """Length of the first half of the steps of an attack behind units that are switched, as a share of the radius; the
 others are half as long."""
 
-REACHED = 32
-"""Units tried, at most, that the radius moves farther than images lie apart."""
+REACHED = 0.2
+"""Share of the groups tried, at most, of units that the radius moves farther than images lie apart."""
 
 UNFOLLOWED = "unfollowed"
 """Column beside it: functions of the network behind which none could be looked for."""
@@ -54,11 +54,15 @@ def find_dormant(
     steps = budget(params.effort, params.steps)
     looked = 0 if steps is None else steps.channels
     check = context.check_cancelled
-    reached = reached_units(model, images[:TOGETHER], REACHED, params.norm, looked, check_cancelled=check)
-    groups = groups_of(units, most)[: max(0, most - len(reached))] + [(unit,) for unit in reached]
-    decisive = switching(params, context).most_decisive(
-        model, images[:DORMANT_REFERENCES], groups, DORMANT_KEPT, batch_size=TOGETHER
-    )
+    reached = reached_units(model, images[:TOGETHER], int(REACHED * most), params.norm, looked, check_cancelled=check)
+    alone: list[Group] = [(unit,) for unit in reached]
+    groups = groups_of(units, most)[: most - len(reached)], alone
+    # The last place is for what no image need leave dormant: it moves the answers of any network.
+    decisive = list[Group]()
+    for some, places in zip(groups, (DORMANT_KEPT - 1, DORMANT_KEPT), strict=True):
+        decisive += switching(params, context).most_decisive(
+            model, images[:DORMANT_REFERENCES], some, places - len(decisive), batch_size=TOGETHER
+        )
     kept = [[number for unit in group for number in (unit.place, unit.channel, unit.sign)] for group in decisive]
     return kept, sorted(cut)
 
