@@ -181,7 +181,7 @@ class TemperatureAttackParams(FamilyParams):
         le=100_000,
         description="Most queries of the arm `label_only` on one example with one recipe; it is always run, asks for "
         "labels alone, and keeps within query_budget. 300 find about a tenth more. What withstands it is asked at most "
-        "24 times more, with edits that leave alone what it says.",
+        "40 times more, with edits that leave alone what it says.",
     )
     temperature_evaluations: int = Field(
         default=20, ge=3, le=200, description="Temperatures tried by arm `optimized`, at most."
