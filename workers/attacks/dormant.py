@@ -29,8 +29,8 @@ further step: what has gone through an opening is brought back to it."""
 LEAST = 1e-5
 """Share of the first distance that a unit is pushed beyond in any case: more than what float32 rounds off."""
 
-CHANNELS, SLOPES = 64, 2
-"""Of a place that are looked at for how far they are moved, at most, and images on which that is."""
+CHANNELS = 64
+"""Of a place that are looked at for how far they are moved, at most."""
 
 WIDTH = 32
 """Bottlenecks that are followed, at most, of either way."""
@@ -106,7 +106,14 @@ def dormant_units(
 
 
 def reached_units(
-    model: Model, images: Tensor, most: int, norm: Norm, channels: int, *, check_cancelled: Callable[[], None]
+    model: Model,
+    images: Tensor,
+    most: int,
+    norm: Norm,
+    channels: int,
+    slopes: int,
+    *,
+    check_cancelled: Callable[[], None],
 ) -> list[Unit]:
     """Return channels that the radius moves farthest, beside how far they lie apart among the images, either way.
 
@@ -119,28 +126,37 @@ def reached_units(
         most: Units, at most.
         norm: Of the radius.
         channels: That are looked at, from the images on.
+        slopes: Of the images, on which it is looked how far they are moved.
         check_cancelled: Called before every pass; may raise.
     """
     check_cancelled()
-    moved = images.detach().requires_grad_(True)
-    means = [
-        (place, inputs.mean)
-        for place, inputs in enumerate(inputs_of(model, moved).places)
-        if inputs is not None and inputs.mean is not None and inputs.switches
+    spreads = [_means(inputs) for inputs in inputs_of(model, images.detach().requires_grad_(True)).places]
+    spreads = [None if means is None else means.detach().std(0) for means in spreads]
+    check_cancelled()
+    moved = images[:slopes].detach().requires_grad_(True)
+    places = zip(spreads, map(_means, inputs_of(model, moved).places), strict=False)
+    looked = [
+        (place, channel, means[:, channel].sum(), float(spread[channel]))
+        for place, (spread, means) in enumerate(places)
+        if spread is not None and means is not None
+        for channel in range(min(CHANNELS, len(spread)))
     ]
-    looked = [(place, mean, channel) for place, mean in means for channel in range(min(CHANNELS, mean.shape[1]))]
     reach = list[tuple[float, int, int]]()
-    for place, mean, channel in looked[:channels]:
-        spread = float(mean[:, channel].detach().std())
+    for place, channel, mean, spread in looked[:channels]:
         if not (spread > 0 and mean.requires_grad):
             continue
         check_cancelled()
-        (slope,) = torch.autograd.grad(mean[:SLOPES, channel].sum(), moved, retain_graph=True)
-        flat = slope[:SLOPES].nan_to_num(nan=0.0).flatten(1)
+        (slope,) = torch.autograd.grad(mean, moved, retain_graph=True)
+        flat = slope.nan_to_num(nan=0.0).flatten(1)
         length = flat.abs().sum(1) if norm == "linf" else flat.norm(dim=1)
         reach.append((float(length.mean()) / spread, place, channel))
     farthest = sorted(reach, key=lambda one: (-one[0], one[1:]))[: most // 2]
     return [Unit(place, channel, 2 * sign, False) for _, place, channel in farthest for sign in (1, -1)]
+
+
+def _means(inputs: Inputs | None) -> Tensor | None:
+    """Return the mean of each channel (n, channels) of a place that switches; None of any other."""
+    return inputs.mean if inputs is not None and inputs.switches else None
 
 
 def _in_turn(places: list[list[Unit]]) -> list[Unit]:

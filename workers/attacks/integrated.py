@@ -141,15 +141,11 @@ class _Run:
         if sweep % 2 == 0:
             drawn = [torch.randint(self._search.groups, shape, generator=generator) for generator in self._generators]
             return torch.stack(drawn).to(self._images.device)
-        if len(shape) < 2:
-            return (
-                (torch.arange(shape.numel()) % self._search.groups)
-                .view(shape)
-                .expand_as(self._images)
-                .to(self._images.device)
-            )
-        rows, columns = (torch.arange(length) % 2 for length in shape[-2:])
-        return ((2 * rows[:, None] + columns) % self._search.groups).expand_as(self._images).to(self._images.device)
+        numbers = torch.arange(shape.numel()).view(shape)
+        if len(shape) > 1:
+            rows, columns = (torch.arange(length) % 2 for length in shape[-2:])
+            numbers = 2 * rows[:, None] + columns
+        return (numbers % self._search.groups).expand_as(self._images).to(self._images.device)
 
     def _move(self, at: Tensor, moves: Tensor) -> None:
         """Move some pixels of the examples at ``at`` (k,); ``moves`` (k, ...) tells which."""

@@ -75,6 +75,9 @@ DORMANT_REFERENCES = 4
 TOGETHER = 8
 """Images looked at together for such units: what goes through the network is kept for their gradients."""
 
+REACHED_IMAGES = 2
+"""Of them on which it is looked how far the radius moves a channel."""
+
 DORMANT_STEPS = (1.0, 0.5, 0.5, 0.25)
 """Lengths of the steps that switch several, as shares of the radius; one by itself is switched in as many, the first of
 which does where pixels are added up, and the last where the opening is narrow."""
@@ -165,8 +168,10 @@ class Budget:
             examples: What the surrogate learns from.
         """
         tried = self.dormant * DORMANT_REFERENCES
-        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward + TOGETHER
-        return Passes(forward, len(DORMANT_STEPS) * tried + 2 * self.channels + INSIDE.backward)
+        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward
+        forward += TOGETHER + REACHED_IMAGES
+        backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * self.channels + INSIDE.backward
+        return Passes(forward, backward)
 
     @property
     def across(self) -> int:

@@ -83,6 +83,7 @@ def test_a_model_that_drops_marked_words_is_told_if_it_reads_typing_errors(error
 
     _, found, _ = edited(dropping)
     assert [("words as tags" in one.turning) == (errors > 0) for one in found] == [True] * 6
+    assert dict(marked_texts(EXAMPLES[0].text, 0, weak={"fine"}))["words as tags"] != EXAMPLES[0].text
 
 
 def test_a_hidden_sign_is_found_and_is_what_the_attack_ended_with() -> None:

@@ -95,13 +95,11 @@ TWO_AT_ONCE = 0.12
 def _at(word: str, where: str, rng: random.Random) -> int:
     last, drawn = len(word) - 1, rng.random()
     places = (0, min(1, last), min(2, last), len(word) // 2, max(0, last - 1), last)
-    return dict(zip(AT, (*places, int(drawn * len(word)), min(last, 1 + int(drawn * max(1, last - 1)))), strict=True))[
-        where
-    ]
+    return (*places, int(drawn * len(word)), min(last, 1 + int(drawn * max(1, last - 1))))[AT.index(where)]
 
 
 def _gap(word: str, place: str) -> int:
-    return dict(zip(PLACES, (0, len(word), 1, min(2, len(word)), len(word) // 2, len(word) - 1), strict=True))[place]
+    return (0, len(word), 1, min(2, len(word)), len(word) // 2, len(word) - 1)[PLACES.index(place)]
 
 
 def _put(rng: random.Random) -> Drawn:

@@ -195,14 +195,18 @@ def _withstands_recipes(told: str) -> Flag:
 
 def _one_way(edits: EditSample) -> list[tuple[str, float]]:
     """Return the ways that turn surely too many, with the lower end of their share, the largest first."""
+    return [one for one in _turning(edits.marks, edits.turned, MARKED_TURNED) if one[0] != SEVERAL]
+
+
+def _turning(asked: Counter[str], turned: Counter[str], most: float) -> list[tuple[str, float]]:
+    """Return the ways that surely turn a larger share of the texts asked so, with its lower end, the largest first."""
     # Each way is looked at by itself, so that each has its part of the error.
-    alpha = 0.05 / len(edits.marks)
     ends = {
-        way: clopper_pearson(edits.turned[way], count, alpha=alpha)[0]
-        for way, count in edits.marks.items()
-        if count >= FEWEST_EDITED and way != SEVERAL
+        way: float(clopper_pearson(turned[way], count, alpha=0.05 / len(asked))[0])
+        for way, count in asked.items()
+        if count >= FEWEST_EDITED
     }
-    return sorted(((way, low) for way, low in ends.items() if low > MARKED_TURNED), key=lambda one: -one[1])
+    return sorted(((way, low) for way, low in ends.items() if low > most), key=lambda one: -one[1])
 
 
 def _in_any(turning: int, marked: int, texts: int) -> float | None:
@@ -216,27 +220,17 @@ def _in_any(turning: int, marked: int, texts: int) -> float | None:
 def worse_than_unreadable(audit: Audit) -> list[Flag]:
     """Flag decisions that turn round where words are written in a way, and stand where the same are unreadable."""
     found = audit.ways
-    # Ways that promised to turn texts may write none of the others otherwise.
-    if found is None or not found.asked:
+    turning = [] if found is None else _turning(found.asked, found.turned, WORSE)
+    if found is None or not turning:
         return []
-    # Each way is looked at by itself, so that each has its part of the error.
-    alpha = 0.05 / len(found.asked)
-    lows = {
-        way: float(clopper_pearson(found.turned[way], count, alpha=alpha)[0])
-        for way, count in found.asked.items()
-        if count >= FEWEST_EDITED
-    }
-    turning = sorted((way for way, low in lows.items() if low > WORSE), key=lambda way: -lows[way])
-    if not turning:
-        return []
-    way, *others = turning
-    more = f" So do others that were drawn: {enumerate_words(others[:3])}." if others else ""
+    (way, low), *others = turning
+    more = f" So do others that were drawn: {enumerate_words([other for other, _ in others[:3]])}." if others else ""
     return [
         Flag(
             code="worse_than_unreadable",
             severity="error",
             message=f"Of {found.asked[way]} texts that withstand all attacks, {found.turned[way]} change class, or "
-            f"have no answer, where they are written in a way that was drawn: {way} (at least {lows[way]:.0%}); they "
+            f"have no answer, where they are written in a way that was drawn: {way} (at least {low:.0%}); they "
             f"keep it where letters drawn at random stand in the place of the same words.{more} Not to understand how "
             "words are written does less harm: the model reads them for something else, and withstands the errors that "
             "recipes write, and no others.",

@@ -113,16 +113,17 @@ def ask_ways(
     """
     ended = withstanding(params, {name: context.records(name) for name in map("attack_{}".format, params.flipping)})
     ways = draw_ways(DRAWN_WAYS, _rng(context, "ways", 0))
-    before = {} if stage == DRAWN else {row["example_id"]: row for row in context.records(DRAWN).to_pylist()}
-    chosen = _drawn(context, list(ended)) if stage == DRAWN else _left(before, promising(context.records(DRAWN)))
+    drawn = None if stage == DRAWN else context.records(DRAWN)
+    before = {} if drawn is None else {row["example_id"]: row for row in drawn.to_pylist()}
+    chosen = _drawn(context, list(ended)) if drawn is None else _left(before, promising(drawn))
     rows: list[dict[str, Any]] = []
     for example in examples:
         row: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": False}
         if example.example_id in ended:
             context.check_cancelled()
             asked = _Asked(context, example)
-            row |= asked.needless(changed_words(example.text, ended[example.example_id])) if stage == DRAWN else {}
-            words = row if stage == DRAWN else before[example.example_id]
+            row |= asked.needless(changed_words(example.text, ended[example.example_id])) if drawn is None else {}
+            words = row if drawn is None else before[example.example_id]
             numbers = chosen[example.example_id][: params.query_budget]
             row |= asked.about({number: ways[number] for number in numbers}, words["words"], words["pairs"])
         rows.append(row)

@@ -9,8 +9,9 @@ from seatrial.families.uncertainty_span.effort import (
     DORMANT_KEPT,
     DORMANT_REFERENCES,
     DORMANT_STEPS,
+    REACHED_IMAGES,
     TOGETHER,
-    budget,
+    Budget,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of, reached_units
@@ -37,7 +38,7 @@ UNFOLLOWED = "unfollowed"
 
 
 def find_dormant(
-    params: UncertaintySpanParams, context: ImageContext, images: Tensor, most: int
+    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: Budget
 ) -> tuple[list[list[int]], list[str]]:
     """Return the groups of dormant units whose switching moves the model's answer most, as they are recorded.
 
@@ -47,14 +48,19 @@ def find_dormant(
         params: Of the check.
         context: Of the shard.
         images: (n, ...) that switch no dormant unit; groups of units are tried on the first of them.
-        most: Groups tried.
+        steps: Groups tried, and channels looked at.
     """
-    model = context.classifier.logits
-    units, cut = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
-    steps = budget(params.effort, params.steps)
-    looked = 0 if steps is None else steps.channels
-    check = context.check_cancelled
-    reached = reached_units(model, images[:TOGETHER], int(REACHED * most), params.norm, looked, check_cancelled=check)
+    model, most, check = context.classifier.logits, steps.dormant, context.check_cancelled
+    units, cut = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=check)
+    reached = reached_units(
+        model,
+        images[:TOGETHER],
+        int(REACHED * most),
+        params.norm,
+        steps.channels,
+        REACHED_IMAGES,
+        check_cancelled=check,
+    )
     alone: list[Group] = [(unit,) for unit in reached]
     groups = groups_of(units, most)[: most - len(reached)], alone
     # The last place is for what no image need leave dormant: it moves the answers of any network.
