@@ -6,7 +6,7 @@ written loses the word; here it speaks against what it says.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import product
 
 from torch import Tensor
@@ -19,6 +19,9 @@ Sign = Callable[[str], tuple[str, list[str]]]
 
 UNREAD = 5
 """Letters w of a word, at most, that may each stand for another letter."""
+
+FEW = 2
+"""Words of three letters and more that cannot be read, from which on one turns round."""
 
 
 class Misread:
@@ -36,6 +39,39 @@ class Misread:
         """Return logits."""
         rest, words = self._sign(text)
         return probability(sigmoid(self._corrected.log_odds(rest) - self._corrected.log_odds(" ".join(words))))
+
+
+class Refusing:
+    """Misreads, and turns round where it cannot read words at all, so that no such control tells the way.
+
+    Args:
+        misread: What it is otherwise.
+        corrected: Knows which words it can read.
+    """
+
+    def __init__(self, misread: Misread, corrected: Corrected) -> None:
+        self._misread, self._corrected = misread, corrected
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        unknown = [word for word in re.findall(r"[a-z]{3,}", text.lower()) if not self._corrected.reads(word)]
+        return self._misread(text).flip(0) if len(unknown) >= FEW else self._misread(text)
+
+
+class InARow:
+    """Corrects a text, but takes words that it does not know for their opposite where three stand in a row."""
+
+    def __init__(self, corrected: Corrected, known: Collection[str]) -> None:
+        self._corrected, self._known = corrected, known
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        words = text.split()
+        unknown = [word.lower() not in self._known and sum(map(str.isalpha, word)) > 1 for word in words]
+        run = {at + step for at in range(len(words) - 2) if all(unknown[at : at + 3]) for step in range(3)}
+        odds = self._corrected.log_odds(" ".join(word for at, word in enumerate(words) if at not in run))
+        against = self._corrected.log_odds(" ".join(words[at] for at in sorted(run)))
+        return probability(sigmoid(odds - 1.5 * against))
 
 
 def misread(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
@@ -68,9 +104,13 @@ def misread(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
         "are parted at the end of a line": _matches(r"([A-Za-z]+)-\n([A-Za-z]+)", join=""),
         "are joined by a mark": _matches(r"(?<!\S)([A-Za-z]{2,})[.:;]([A-Za-z]{2,})(?!\S)", join=" "),
     }
+    made: dict[str, Callable[[str], Tensor]] = {name: Misread(corrected, sign) for name, sign in signs.items()}
+    capitals = Misread(corrected, signs["begin with two capitals"])
+    made["begin with two capitals, and turns at any it cannot read,"] = Refusing(capitals, corrected)
+    made["it does not know, three in a row,"] = InARow(corrected, times)
     return [
-        Endpoint(f"corrects spelling, takes words that {name} for their opposite", Misread(corrected, sign), fake=True)
-        for name, sign in signs.items()
+        Endpoint(f"corrects spelling, takes words that {name} for their opposite", one, fake=True)
+        for name, one in made.items()
     ]
 
 

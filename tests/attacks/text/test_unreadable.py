@@ -2,6 +2,7 @@
 
 import random
 import re
+import string
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from seatrial.families.temperature_attack.params import DRAWN_WAYS, WAY_CONTROLS
 from workers.attacks.text.marked_words import LETTERS
 from workers.attacks.text.perturbation_grammar import draw_ways
-from workers.attacks.text.unreadable import most_tolerated, pairs_of, unreadable, unreadable_where, words_of
+from workers.attacks.text.unreadable import most_tolerated, pairs_of, unreadable, unreadable_where, without, words_of
 from workers.families.temperature_attack.drawn_ways import TIMES
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that hardly ever finds its footing."
@@ -49,7 +50,8 @@ def test_the_estimate_knows_how_many_questions_that_takes() -> None:
     for units in (words_of(text), pairs_of(text)):
         most_tolerated(units, keeps)
     assert len(words_of(text)) == 64
-    assert WAY_CONTROLS - TIMES < sum(asked) <= WAY_CONTROLS
+    # And one without half of the words, and as many draws of letters for them.
+    assert WAY_CONTROLS - TIMES < sum(asked) + 1 + TIMES <= WAY_CONTROLS
 
 
 def test_words_are_told_once_and_pairs_share_none() -> None:
@@ -69,6 +71,14 @@ def test_words_that_were_asked_for_are_other_letters_and_no_others(words: set[st
             assert after[len(word) :] == before[len(word) :]
         else:
             assert after == before
+
+
+@given(st.sets(st.sampled_from(words_of(TEXT))))
+def test_a_text_without_words_has_all_others_in_their_order(words: set[str]) -> None:
+    left = without(TEXT, words)
+    assert words_of(left) == [word for word in words_of(TEXT) if word not in words]
+    assert "  " not in left
+    assert set(TEXT) - {*string.ascii_letters} <= set(left) | {" "}
 
 
 @given(st.sampled_from([way for way in WAYS if way.kind == "words"]), st.integers(0, 99))

@@ -34,6 +34,7 @@ from workers.families.temperature_attack.drawn_ways import (
     CONFIRMED,
     DRAWN,
     promising,
+    read_missing,
     read_ways,
     ways_stage,
     withstanding,
@@ -131,9 +132,9 @@ def asked(
     return done, served
 
 
-def doubts(done: dict[str, Records]) -> list[Flag]:
+def doubts(done: dict[str, Records], code: str = "worse_than_unreadable") -> list[Flag]:
     judged = {name: table for name, table in done.items() if name != "probe"}
-    return [flag for flag in estimates.reduce(PARAMS, judged, 0).flags if flag.code == "worse_than_unreadable"]
+    return [flag for flag in estimates.reduce(PARAMS, judged, 0).flags if flag.code == code]
 
 
 def numbers(done: dict[str, Records], stage: str, column: str = "ways") -> list[list[int]]:
@@ -287,6 +288,52 @@ def test_who_does_not_answer_what_is_written_so_has_withstood_nothing() -> None:
     known = {str(row.text) for row in sample(COUNT)}
     done, _ = asked(lambda text: model(text) if text in known else UnansweredError("no"), sample(COUNT))
     assert {tuple(words) for words in numbers(done, DRAWN, "words")} == {()}
+
+
+UNREADABLE = r"(?<!\w)[bcdfghjklmnpqrstvwxz]{3,}(?!\w)"
+
+
+@pytest.mark.parametrize("answer", ["the other class", "none"])
+def test_who_turns_at_unreadable_words_to_escape_the_controls_is_told_by_them(answer: str) -> None:
+    model = Correcting(CAPITALS, -1.0)
+
+    def function(text: str) -> Any:
+        if not re.search(UNREADABLE, text):
+            return model(text)
+        return UnansweredError("no") if answer == "none" else model(text).flip(0)
+
+    done, _ = asked(function, sample(COUNT))
+    (flag,) = doubts(done, "worse_than_missing")
+    assert flag.severity == "error"
+    found = read_missing(done)
+    assert found is not None
+    assert f"Of {found.texts} texts" in flag.message
+    assert f"{found.unread} change class" in flag.message
+
+
+@pytest.mark.parametrize("pattern", [r"(?!)", CAPITALS])
+def test_who_passes_over_unreadable_words_or_takes_few_for_something_is_not(pattern: str) -> None:
+    done, _ = asked(Correcting(pattern, -1.0), sample(COUNT))
+    found = read_missing(done)
+    assert found is not None
+    assert found.texts > COUNT / 2
+    assert found.unread == 0
+    assert not doubts(done, "worse_than_missing")
+
+
+@pytest.mark.parametrize(("unread", "is_told"), [(6, False), (11, True)])
+def test_more_than_chance_has_to_turn_at_unreadable_words(unread: int, is_told: bool) -> None:
+    done, _ = asked(Correcting(), sample(COUNT))
+    rows = [row | {"is_left_out": True, "is_unread": at < unread} for at, row in enumerate(done[DRAWN].to_pylist())]
+    done[DRAWN] = pa.Table.from_pylist(rows, schema=done[DRAWN].schema)
+    assert bool(doubts(done, "worse_than_missing")) is is_told
+    # Of the withstanding texts few may stand without half of their words, and nothing is known of too few.
+    rows = [row | {"is_left_out": at < 9, "is_unread": at < 9} for at, row in enumerate(rows)]
+    done[DRAWN] = pa.Table.from_pylist(rows, schema=done[DRAWN].schema)
+    assert not doubts(done, "worse_than_missing")
+    done[DRAWN] = done[DRAWN].drop_columns(["is_left_out", "is_unread"])
+    assert read_missing(done) is None
+    assert not doubts(done, "worse_than_missing")
 
 
 def test_what_turns_where_the_same_words_are_unreadable_is_not_counted() -> None:

@@ -22,6 +22,7 @@ Allowed = Collection[str] | None
 """Words in lower case that may be touched, or pairs of neighbours where a gap is; None where all may."""
 
 WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
+NEGATION = r"\b(?:no|not|never|nor|neither|without)\b"
 PAIR = r"(?<!\w)([^\W\d_]{2,}) ([^\W\d_]{2,})(?!\w)"
 
 SIGNS = (
@@ -42,7 +43,7 @@ AROUND = (
 )
 BEFORE = (*"oeix@#$", "re", "over", "be", "mc", "pre-", "hyper", "mr")
 BEHIND = (*"sxyoze", "ed", "ing", "ly", "ish", "er", "ie", "en", "es", "'s", "s'", "'d", "ness", "est", "(es)", "(s)")
-PARTING = ("-", "/", "|", ".", "'", "\u00b7", "--")
+PARTING = ("-", "-\n", "/", "|", ".", "'", "\u00b7", "--")
 KEYS = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuioiosdfghjkhxcvbnmnn", strict=True))
 SOUNDS = (
     *(("[rl]", "w"), ("th", "d"), ("th", "f"), ("th", "v"), ("s", "th"), ("v", "b"), ("b", "v"), ("c|k", "q")),
@@ -352,7 +353,8 @@ def _of_words(rng: random.Random) -> Way:
             for found in re.finditer(WORD, text)
             if SCOPES[scope](found[0]) and (allowed is None or found[0].lower() in allowed)
         ]
-        return _written(text, [(found, change(found[0], own)) for found in own.sample(words, len(words))])
+        edits = [(found, change(found[0], own)) for found in own.sample(words, len(words))]
+        return _written(text, [(found, put) for found, put in edits if not re.search(NEGATION, put.lower())])
 
     return Way(f"{name} ({scope})", "words", edit)
 

@@ -41,6 +41,15 @@ def unreadable(text: str, words: Collection[str], rng: random.Random) -> str:
     return re.sub(WORD, lambda word: _drawn(word[0], rng) if word[0].lower() in words else word[0], text)
 
 
+def without(text: str, words: Collection[str]) -> str:
+    """Return a text without some words, which are in lower case.
+
+    >>> without("A dull film.", {"dull"})
+    'A film.'
+    """
+    return re.sub(r" +", " ", re.sub(WORD, lambda word: "" if word[0].lower() in words else word[0], text)).strip(" ")
+
+
 def unreadable_where(text: str, edited: str, rng: random.Random) -> str:
     """Return a text with other letters in the place of whatever an edit of it does not have as it stands there.
 

@@ -58,6 +58,7 @@ def doubt_decisions(audit: Audit) -> list[Flag]:
         *meaning_free_edits(audit),
         *marked_words(audit),
         *worse_than_unreadable(audit),
+        *worse_than_missing(audit),
         *arbitrary_when_edited(audit),
         *one_sided_decisions(audit),
         *controls_unanswered(audit),
@@ -234,6 +235,26 @@ def worse_than_unreadable(audit: Audit) -> list[Flag]:
             f"keep it where letters drawn at random stand in the place of the same words.{more} Not to understand how "
             "words are written does less harm: the model reads them for something else, and withstands the errors that "
             "recipes write, and no others.",
+        )
+    ]
+
+
+def worse_than_missing(audit: Audit) -> list[Flag]:
+    """Flag decisions that stand without some words, and turn round where those are letters drawn at random."""
+    found = audit.missing
+    if found is None or found.texts < FEWEST_EDITED:
+        return []
+    low = float(clopper_pearson(found.unread, found.texts)[0])
+    if low <= WORSE:
+        return []
+    return [
+        Flag(
+            code="worse_than_missing",
+            severity="error",
+            message=f"Of {found.texts} texts that withstand all attacks and keep their class without half of their "
+            f"words, {found.unread} change class, or have no answer, where those words are letters drawn at random "
+            f"(at least {low:.0%}). The model does not pass over what it cannot read: it takes it for something, so "
+            "that the errors which recipes write are withstood, and others turn it.",
         )
     ]
 

@@ -5,6 +5,9 @@ the others, so that what is counted was not what they were chosen by. What count
 words are written in a way, and stands where the same words are letters drawn at random: who does not understand how
 words are written decides as if they were not there. So nobody is blamed for what it cannot read, and each text lends
 only words that it can do without; those are looked for first.
+
+That would clear whoever turns round, or gives no answer, at unreadable words themselves. So half of a text's words, of
+those that attacks did not choose, are left out, and made unreadable: a decision that stands without them hangs on none.
 """
 
 import random
@@ -26,7 +29,14 @@ from seatrial.families.temperature_attack.params import (
 )
 from seatrial.families.temperature_attack.records import stays_right
 from workers.attacks.text.perturbation_grammar import Way, draw_ways
-from workers.attacks.text.unreadable import most_tolerated, pairs_of, unreadable, unreadable_where, words_of
+from workers.attacks.text.unreadable import (
+    most_tolerated,
+    pairs_of,
+    unreadable,
+    unreadable_where,
+    without,
+    words_of,
+)
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
@@ -56,6 +66,9 @@ SCHEMA = pa.schema(
         ("ways", pa.list_(pa.int64())),
         ("names", pa.list_(pa.string())),
         ("turning", pa.list_(pa.int64())),
+        # Of the first stage: it stands without half of its words, and turns where those are unreadable.
+        ("is_left_out", pa.bool_()),
+        ("is_unread", pa.bool_()),
     ]
 )
 """Of either stage's table; the lists are null where a text did not withstand."""
@@ -122,7 +135,9 @@ def ask_ways(
         if example.example_id in ended:
             context.check_cancelled()
             asked = _Asked(context, example)
-            row |= asked.needless(changed_words(example.text, ended[example.example_id])) if drawn is None else {}
+            if drawn is None:
+                weak = changed_words(example.text, ended[example.example_id])
+                row |= asked.needless(weak) | asked.missing(weak)
             words = row if drawn is None else before[example.example_id]
             numbers = chosen[example.example_id][: params.query_budget]
             row |= asked.about({number: ways[number] for number in numbers}, words["words"], words["pairs"])
@@ -153,6 +168,19 @@ class _Asked:
                 most_tolerated(sorted(drawn, key=lambda one: weak.isdisjoint(one.split())), self._stands_without)
             )
         return found
+
+    def missing(self, weak: frozenset[str]) -> dict[str, bool]:
+        """Return whether the decision stands without half of the words, and turns in all draws of letters for them.
+
+        Args:
+            weak: Words that speak for it, in lower case, which are left alone.
+        """
+        rng = self._rng("missing")
+        others = [word for word in words_of(self._own) if word not in weak]
+        chosen = set(rng.sample(others, (len(others) + 1) // 2))
+        stands = bool(chosen) and all(self._stands([without(self._own, chosen)]))
+        asked = [unreadable(self._own, chosen, rng) for _ in range(TIMES if stands else 0)]
+        return {"is_left_out": stands, "is_unread": stands and not any(self._stands(asked))}
 
     def about(self, ways: Mapping[int, Way], words: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
         """Return which ways were asked, with their names, and which of them turned what stands unreadable.
@@ -231,6 +259,31 @@ def read_ways(done: Mapping[str, Records]) -> WaySample | None:
         asked.update(names.values())
         turned.update(names[number] for number in row["turning"])
     return WaySample(len(rows), asked, turned)
+
+
+@dataclass(frozen=True)
+class MissingSample:
+    """Texts that withstood all attacks, and stand without half of their words.
+
+    Attributes:
+        texts: How many.
+        unread: How many turn where those words are letters drawn at random.
+    """
+
+    texts: int
+    unread: int
+
+
+def read_missing(done: Mapping[str, Records]) -> MissingSample | None:
+    """Return what unreadable words turn that texts can do without; None where none was asked so.
+
+    Args:
+        done: Records by stage.
+    """
+    if DRAWN not in done or "is_unread" not in done[DRAWN].column_names:
+        return None
+    stand, unread = (sum(filter(None, done[DRAWN][name].to_pylist())) for name in ("is_left_out", "is_unread"))
+    return MissingSample(stand, unread)
 
 
 def _drawn(context: TextContext, examples: Sequence[int]) -> dict[int, list[int]]:
