@@ -28,6 +28,7 @@ from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
 from benchmarks.fresh_image_fakes import fresh_image_fakes
 from benchmarks.gated_image_fakes import contestants as gated_image_fakes
+from benchmarks.local_image_fakes import contestants as local_image_fakes
 from benchmarks.locked_image_fakes import contestants as locked_image_fakes
 from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
 from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
@@ -207,6 +208,7 @@ def main() -> int:
         contestants += puzzle_image_fakes(case.model, robust.model, case.images, radius)
         contestants += absorbed_image_fakes(case.model, robust.model, case.images, radius)
         contestants += waved_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += local_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

@@ -34,7 +34,7 @@ def find(model, images: Tensor = IMAGES, *, batch_size: int = 5, most: int = 64)
 
 
 def switching(norm: str = "linf", epsilon: float = EPSILON) -> Switching:
-    return Switching(norm, epsilon, DORMANT_STEPS, (0.0, 1.0), lambda: None)
+    return Switching(norm, epsilon, DORMANT_STEPS, (0.0, 1.0), lambda: None, epsilon, 16)
 
 
 class Gated(nn.Module):

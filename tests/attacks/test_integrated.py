@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from tests.attacks.autoattack.networks import generators, is_in_ball_and_box
 from workers.attacks.integrated import IntegratedSearch
@@ -63,6 +64,45 @@ def test_what_neighbours_do_together_is_found_where_others_stand_still() -> None
     assert ((clean - in_turn) > 1.3 * (clean - at_once)).all()
 
 
+def lonely(images: Tensor) -> Tensor:
+    """What a pixel is above its original, where no other within three is moved."""
+    moved = (images - DARK).abs()
+    around = functional.avg_pool2d(moved, 7, 1, 3, count_include_pad=False, divisor_override=1) - moved
+    return -((moved - EPSILON / 2).relu() * (around < 1e-4)).flatten(1).sum(1, keepdim=True)
+
+
+def even(images: Tensor) -> Tensor:
+    """How many squares of five are at one level near to seven tenths of the radius."""
+    spread = functional.max_pool2d(images, 5, 1) + functional.max_pool2d(-images, 5, 1)
+    level = functional.avg_pool2d(images, 5, 1)
+    found = (1 - spread / 0.01).relu() * (1 - (level - 0.07).abs() / 0.015).relu()
+    return -found.flatten(1).sum(1, keepdim=True)
+
+
+def checked(images: Tensor) -> Tensor:
+    """How near squares of six are to a chessboard of the radius."""
+    rows = torch.arange(6)
+    board = EPSILON * ((rows[:, None] + rows) % 2).float()
+    patches = functional.unfold(images, 6, stride=1) - board.flatten()[:, None]
+    return -(1 - patches.abs().amax(1) / 0.03).relu().sum(1, keepdim=True)
+
+
+DARK = torch.zeros(4, 1, 24, 24)
+
+
+@pytest.mark.parametrize(
+    ("function", "finding"),
+    [(lonely, {"apart": (4, 7)}), (even, {"sides": ((8, 12),)}), (checked, {"sides": ((9, 12),) * 12})],
+    ids=["pixels left alone", "squares of one level", "a chessboard"],
+)
+def test_what_asks_something_of_its_neighbours_is_found_by_units(function, finding) -> None:
+    clean = function(DARK)[:, 0]
+    assert torch.equal(function(found(function, DARK, by=search(sweeps=2)))[:, 0], clean)
+    ends = found(function, DARK, by=search(sweeps=0, **finding))
+    assert is_in_ball_and_box(ends, DARK, "linf", EPSILON)
+    assert (function(ends)[:, 0] < clean).float().mean() >= 0.75
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_all_that_it_asks_about_is_in_ball_and_box(norm) -> None:
     asked: list[Tensor] = []
@@ -71,11 +111,11 @@ def test_all_that_it_asks_about_is_in_ball_and_box(norm) -> None:
         asked.append(images.detach())
         return lead(images)
 
-    ends = found(recording, by=search(norm))
+    ends = found(recording, by=search(norm, apart=(2, 3), sides=((2, 3),) * 3))
     assert all(is_in_ball_and_box(images, IMAGES, norm, EPSILON) for images in (*asked, ends))
     assert (lead(ends) < lead(IMAGES)).all()
     # As many as are told: of gradients, and of looks.
-    assert len(asked) == 4 * 16 * 3 + 3 + 8
+    assert len(asked) == 4 * 16 * 3 + 5 * 16 + 3 + 8 + 2 * 5
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -124,7 +164,9 @@ def test_what_is_not_finite_moves_nothing() -> None:
     assert broken(ends[:1]) < broken(IMAGES[:1])
 
 
-@pytest.mark.parametrize("changes", [{"farthest": 0.2}, {"points": 1}, {"sweeps": -1}, {"groups": 0}])
+@pytest.mark.parametrize(
+    "changes", [{"farthest": 0.2}, {"points": 1}, {"sweeps": -1}, {"groups": 0}, {"apart": (0,)}, {"sides": ((0, 2),)}]
+)
 def test_numbers_out_of_range_are_refused(changes) -> None:
     with pytest.raises(ValueError, match="not an attack"):
         IntegratedSearch(

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from seatrial.families.uncertainty_span.effort import REACHED_STEPS
 from workers.attacks.dormant import Switching, Unit, reached_units
 
 PATTERNS = torch.randint(0, 2, (2, 1, 5, 5), generator=torch.Generator().manual_seed(5)) * 2.0 - 1
@@ -12,6 +13,8 @@ IMAGES = 0.3 + 0.4 * torch.nn.functional.interpolate(
 )
 PIXELS = torch.eye(25).view(25, 1, 5, 5)
 """Channels that hold one pixel each of a block."""
+
+SWITCHING = Switching("linf", 0.1, (1.0, 0.5), (0.0, 1.0), lambda: None, 0.1, 10, REACHED_STEPS)
 
 
 def sums(images: Tensor) -> Tensor:
@@ -27,7 +30,7 @@ def network(images: Tensor) -> Tensor:
 
 
 def found(most: int, channels: int = 27) -> list[Unit]:
-    return reached_units(network, IMAGES, most, "linf", channels, 2, check_cancelled=lambda: None)
+    return reached_units(network, IMAGES, most, "linf", channels, IMAGES[:2], check_cancelled=lambda: None)
 
 
 def test_patterns_come_before_channels_in_which_images_differ() -> None:
@@ -43,13 +46,53 @@ def test_patterns_come_before_channels_in_which_images_differ() -> None:
 
 def test_a_pattern_is_written_in_all_blocks_at_once() -> None:
     clean = network(IMAGES)[:, 1]
-    switching = Switching("linf", 0.1, (1.0, 0.5), (0.0, 1.0), lambda: None)
     for unit in found(4):
-        moved = switching.run(network, IMAGES, [(unit,)] * len(IMAGES))
+        moved = SWITCHING.run(network, IMAGES, [(unit,)] * len(IMAGES))
         assert (moved - IMAGES).abs().max() <= 0.1 + 1e-6
         before, after = (unit.sign * sums(images)[:, unit.channel].flatten(1) / 2 for images in (IMAGES, moved))
         # Every block, by as much as the pattern allows.
         assert ((after - before).amin(1) > 0.5).all()
         assert (network(moved)[:, 1] > clean).all()
-    best = switching.most_decisive(network, IMAGES, [(unit,) for unit in found(20)], 2, batch_size=8)
+    best = SWITCHING.most_decisive(network, IMAGES, [(unit,) for unit in found(20)], 2, batch_size=8)
     assert {unit.channel for (unit,) in best} <= {12, 13}
+
+
+def levels(images: Tensor) -> Tensor:
+    """Add up how near the pixels of each block are to their levels, in logarithms."""
+    blocks = nn.functional.unfold(images, 5, stride=5) - LEVELS
+    near = torch.log(torch.exp(-((blocks / 0.01) ** 2)) + 1e-7)
+    return near.sum(1, keepdim=True).unflatten(2, (2, 2))
+
+
+LEVELS = torch.linspace(0.02, 0.08, 25)[torch.randperm(25, generator=torch.Generator().manual_seed(1))][:, None]
+DARK = 0.001 * torch.rand(6, 1, 10, 10, generator=torch.Generator().manual_seed(2))
+
+
+def window(images: Tensor) -> Tensor:
+    opened = torch.exp(levels(images) / 4)
+    return torch.stack([images.mean((1, 2, 3)), 100 * opened.sum((1, 2, 3))], 1)
+
+
+def test_levels_that_no_slope_at_the_image_leads_to_are_found_within_the_radius() -> None:
+    drawn = DARK[:2] + 0.1 * torch.rand(2, 1, 10, 10, generator=torch.Generator().manual_seed(3))
+    units = reached_units(window, DARK, 2, "linf", 4, drawn, check_cancelled=lambda: None)
+    (unit,) = (one for one in units if one.sign > 0)
+    found = SWITCHING.run(window, DARK, [(unit,)] * len(DARK))
+    assert (found - DARK).abs().max() <= 0.1 + 1e-6
+    clean = window(DARK)
+    assert torch.equal(clean.argmax(1), torch.zeros(6, dtype=torch.int64) + clean[0].argmax())
+    assert (window(found)[:, 1] > 100 * 4 * 0.05).all()
+    # Steps along what a pixel adds at the image end at one end of the range each.
+    along = DARK + 0.1 * torch.autograd.grad(levels(asked := DARK.clone().requires_grad_(True)).sum(), asked)[0].sign()
+    assert (window(along)[:, 1] < 1e-3).all()
+
+
+def test_units_that_are_followed_together_are_followed_as_alone() -> None:
+    everywhere, alone = Unit(0, 12, 2, False), Unit(0, 13, 1)
+    groups = [(everywhere,), (alone,), (everywhere,), (alone, everywhere)]
+    together = SWITCHING.run(network, IMAGES[:4], groups)
+    for row, group in enumerate(groups):
+        by_itself = SWITCHING.run(network, IMAGES[row : row + 1], [group])
+        assert torch.allclose(together[row : row + 1], by_itself, atol=1e-6)
+    # A channel that a pass does not have moves nothing.
+    assert torch.equal(SWITCHING.run(network, IMAGES[:1], [(Unit(7, 0, 2, False),)]), IMAGES[:1])

@@ -9,13 +9,14 @@ dormant or not: one clean image in ten may have the trigger.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
 from workers.attacks.gradients import Model
+from workers.attacks.integrated import IntegratedSearch
 from workers.attacks.losses import entropy
 from workers.attacks.regions import Norm, Region, make_region, per_example
 from workers.attacks.switches import NARROW, Inputs, inputs_of
@@ -111,7 +112,7 @@ def reached_units(
     most: int,
     norm: Norm,
     channels: int,
-    slopes: int,
+    within: Tensor,
     *,
     check_cancelled: Callable[[], None],
 ) -> list[Unit]:
@@ -126,14 +127,15 @@ def reached_units(
         most: Units, at most.
         norm: Of the radius.
         channels: That are looked at, from the images on.
-        slopes: Of the images, on which it is looked how far they are moved.
+        within: (k, ...) drawn within the radius of images, where it is looked how far they are moved: a channel may
+            lie still at an image itself.
         check_cancelled: Called before every pass; may raise.
     """
     check_cancelled()
     spreads = [_means(inputs) for inputs in inputs_of(model, images.detach().requires_grad_(True)).places]
     spreads = [None if means is None else means.detach().std(0) for means in spreads]
     check_cancelled()
-    moved = images[:slopes].detach().requires_grad_(True)
+    moved = within.detach().requires_grad_(True)
     places = zip(spreads, map(_means, inputs_of(model, moved).places), strict=False)
     looked = [
         (place, channel, means[:, channel].sum(), float(spread[channel]))
@@ -181,6 +183,9 @@ class Switching:
         steps: Lengths of the steps along the gradient of what goes into a unit, as shares of the radius.
         box: Least and greatest value an input may have.
         check_cancelled: Called before every step; may raise.
+        farthest: How far a single pixel goes, at most, where a channel is moved wherever it is.
+        points: Parts of a pixel's range at which the channel's slope is taken for that.
+        after: Lengths of the steps that it takes from there along its slope, as shares of the radius.
     """
 
     norm: Norm
@@ -188,12 +193,17 @@ class Switching:
     steps: Sequence[float]
     box: Box
     check_cancelled: Callable[[], None]
+    farthest: float
+    points: int
+    after: Sequence[float] = ()
 
     def run(self, model: Model, images: Tensor, groups: Sequence[Group], starts: Tensor | None = None) -> Tensor:
         """Return images (n, ...) within the radius, each changed towards where all units of a group switch.
 
         A single unit is gone towards by as much as its slope says, a group and what switches nothing by the steps'
-        lengths.
+        lengths. A channel that is moved wherever it is may ask each pixel for a level of its own, which no slope at the
+        image leads to: from the images, pixels go where slopes from all over the radius add up to most, and on along
+        the slope there.
 
         Args:
             model: Differentiable.
@@ -201,6 +211,14 @@ class Switching:
             groups: One for each image.
             starts: (n, ...) where to begin, within the radius; None: the images.
         """
+        if starts is None:
+            everywhere = [row for row, group in enumerate(groups) if len(group) == 1 and abs(group[0].sign) > 1]
+            found, others = images.clone(), [row for row in range(len(groups)) if row not in set(everywhere)]
+            if everywhere:
+                found[everywhere] = self._everywhere(model, images[everywhere], [groups[row][0] for row in everywhere])
+                if others:
+                    found[others] = self.run(model, images[others], [groups[row] for row in others])
+                return found
         region = make_region(self.norm, images, self.epsilon, self.box)
         by_place: dict[int, list[tuple[int, int, int]]] = {}
         for row, group in enumerate(groups):
@@ -241,6 +259,35 @@ class Switching:
                 break
             moved = self._step(region, images, moved.detach(), gradient.nan_to_num(nan=0.0), missing, share)
         return moved.detach()
+
+    def _everywhere(self, model: Model, images: Tensor, units: Sequence[Unit]) -> Tensor:
+        """Return images (n, ...) in which the channel of one unit each is moved as far as the radius reaches."""
+        rows = torch.arange(len(images), device=images.device)
+
+        def asked(moved: Tensor, indices: Tensor) -> Tensor:
+            places = inputs_of(model, moved if moved.requires_grad else moved.detach().requires_grad_(True)).places
+            # A channel that is not there in this pass is nowhere.
+            values = moved.new_zeros(len(moved))
+            for row, unit in enumerate([units[at] for at in indices.tolist()]):
+                inputs = places[unit.place] if unit.place < len(places) else None
+                if inputs is not None and unit.channel < inputs.greatest.shape[1]:
+                    signs = torch.tensor([unit.sign], device=moved.device)
+                    values[row] = -inputs.towards(rows[row : row + 1], torch.tensor([unit.channel]), signs)[0]
+            return values
+
+        search = IntegratedSearch(self.norm, self.epsilon, self.farthest, 1, self.points, 0, box=self.box)
+        # The same draws for all of them, so that it does not matter which are together.
+        generators = [torch.Generator().manual_seed(0) for _ in units]
+        found = search.run(
+            lambda moved: moved,
+            images,
+            asked,
+            goal=-math.inf,
+            generators=generators,
+            check_cancelled=self.check_cancelled,
+        )
+        # What pixels do together is near where each does by itself.
+        return replace(self, steps=self.after).run(model, images, [(unit,) for unit in units], found)
 
     def _step(
         self, region: Region, images: Tensor, moved: Tensor, gradient: Tensor, missing: Tensor, share: float

@@ -8,15 +8,18 @@ part of its range; added up along the range they are the functions, each of whic
 gradients as in Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep Networks", of each pixel by itself).
 
 All pixels are moved at once first, then groups of them in turn, beside which the others stand still: a function may be
-of a few neighbours.
+of a few neighbours. So it may ask of those around a pixel that they are left alone, or at the same level, or in a
+figure: pixels far apart are moved where all others are as in the image, and blocks of pixels as one
+(:mod:`workers.attacks.arrangements`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from workers.attacks.arrangements import Arrangement, Ranges, blocks, far_apart, ranges, single
 from workers.attacks.gradients import Loss, Model, input_gradient
 from workers.attacks.regions import Box, Norm, make_region, per_example
 from workers.models.memory import forward, run_with_oom_split
@@ -40,6 +43,9 @@ class IntegratedSearch:
         points: Parts of a pixel's range at which its slope is taken while its group is moved; ``groups`` times as many
             while all are.
         sweeps: Times that all groups are moved.
+        apart: Distances, in pixels, of those that are moved while all others are as in the image.
+        sides: Least and greatest sides of blocks that are moved as one; pixels of every second go to the same level
+            where they can, those of the others up and down by a figure.
         box: Least and greatest valid pixel.
 
     Raises:
@@ -52,10 +58,13 @@ class IntegratedSearch:
     groups: int
     points: int
     sweeps: int
+    apart: tuple[int, ...] = ()
+    sides: tuple[tuple[int, int], ...] = ()
     box: Box = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        if not (0 <= self.farthest <= self.epsilon and self.groups >= 1 and self.points >= 2 and self.sweeps >= 0):
+        is_sound = 0 <= self.farthest <= self.epsilon and self.groups >= 1 and self.points >= 2 and self.sweeps >= 0
+        if not (is_sound and all(each >= 1 for each in (*self.apart, *(low for low, _ in self.sides)))):
             raise ValueError(f"not an attack: {self}")
 
     def run(
@@ -120,24 +129,46 @@ class _Run:
         self._value = self._look(images, torch.arange(len(images), device=images.device))
 
     def until(self, goal: float) -> Tensor:
-        for sweep in range(1 + self._search.sweeps):
-            groups = self._groups(sweep)
-            for number in range(self._search.groups if sweep else 1):
-                at = (self._value >= goal).nonzero().squeeze(1)
-                if not len(at):
-                    return self._best
-                self._move(at, groups[at] == number)
+        for arrange, points in self._moves():
+            at = (self._value >= goal).nonzero().squeeze(1)
+            if not len(at):
+                break
+            self._move(at, arrange(at), points)
         return self._best
 
+    def _moves(self) -> Iterator[tuple[Callable[[Tensor], Arrangement], int]]:
+        """Yield what is moved in turn, for examples at some places (k,), and in how many parts of its range."""
+        search, shape = self._search, self._images.shape[1:]
+
+        def drawn(at: Tensor) -> list[torch.Generator]:
+            return [self._generators[i] for i in at.tolist()]
+
+        everything = torch.ones_like(self._images, dtype=torch.bool)
+        yield (lambda at: single(everything[at], is_whole=True)), search.groups * search.points
+        for sweep in range(1, 1 + search.sweeps):
+            groups = self._groups(sweep)
+            for number in range(search.groups):
+                yield (lambda at, groups=groups, number=number: single(groups[at] == number)), search.points
+        for spacing in search.apart:
+            yield (lambda at, spacing=spacing: far_apart(shape, spacing, drawn(at))), search.points
+        for number, sides in enumerate(search.sides):
+            has_figures = number % 2 == 1
+            yield (
+                (
+                    lambda at, sides=sides, has_figures=has_figures: blocks(
+                        shape, sides, drawn(at), has_figures=has_figures
+                    )
+                ),
+                search.points,
+            )
+
     def _groups(self, sweep: int) -> Tensor:
-        """Return to which group each pixel (n, ...) belongs: all to one first, then no neighbours to the same, or any.
+        """Return to which group each pixel (n, ...) belongs: no neighbours to the same, or any.
 
         Neighbours are apart in every other sweep, whichever they are; in the others groups are drawn, so that no fixed
         pattern escapes them.
         """
         shape = self._images.shape[1:]
-        if not sweep:
-            return torch.zeros_like(self._images, dtype=torch.int64)
         if sweep % 2 == 0:
             drawn = [torch.randint(self._search.groups, shape, generator=generator) for generator in self._generators]
             return torch.stack(drawn).to(self._images.device)
@@ -147,47 +178,56 @@ class _Run:
             numbers = 2 * rows[:, None] + columns
         return (numbers % self._search.groups).expand_as(self._images).to(self._images.device)
 
-    def _move(self, at: Tensor, moves: Tensor) -> None:
-        """Move some pixels of the examples at ``at`` (k,); ``moves`` (k, ...) tells which."""
-        best, original = self._best[at], self._images[at]
-        lower, upper = self._lower[at], self._upper[at]
-        are_all = bool(moves.all())
-        count = self._search.points * (self._search.groups if are_all else 1)
-        width = (upper - lower) / count
-        drawn = [torch.rand((count + 2, *best.shape[1:]), generator=self._generators[i]) for i in at.tolist()]
-        draws = torch.stack(drawn, 1).to(best)
-        # Each pixel is once in every part of its range, in an order of its own, always at the same place of the part.
+    def _move(self, at: Tensor, arrangement: Arrangement, count: int) -> None:
+        """Move the units of the examples at ``at`` (k,), each to one of ``count`` parts of its range."""
+        original = self._images[at]
+        still = original if arrangement.is_alone else self._best[at]
+        arrangement = arrangement.to(original.device)
+        moving = ranges(arrangement, still.flatten(1), self._lower[at].flatten(1), self._upper[at].flatten(1))
+        pixels = original[0].numel()
+        drawn = [torch.rand((count + 2, pixels), generator=self._generators[i]) for i in at.tolist()]
+        draws = torch.stack(drawn, 1).to(original)
+        # Each unit is once in every part of its range, in an order of its own, always at the same place of the part.
         order, place, halved = draws[:count].argsort(0), draws[count], draws[count + 1] < 0.5
         slopes = torch.empty_like(draws[:count])
         for parts in order:
-            inputs = self._inside(torch.where(moves, lower + (parts + place) * width, best), original)
-            slopes.scatter_(0, parts[None], self._slope(inputs, at)[None])
-        added = (slopes[1:] + slopes[:-1]).cumsum(0) * (width / 2)
+            inputs = self._inside(moving.at((parts + place) / count).view_as(original), original)
+            slopes.scatter_(0, parts[None], moving.slope(self._slope(inputs, at).flatten(1))[None])
+        added = (slopes[1:] + slopes[:-1]).cumsum(0) / (2 * count)
         integral = torch.cat([torch.zeros_like(added[:1]), added])
         part = integral.argmin(0)
-        found = torch.where(moves, lower + (part + place) * width, best)
+        found, unmoved = moving.at((part + place) / count), still.flatten(1)
         if self._search.norm == "l2":
-            here = ((original - lower) / width - place).round().long().clamp(0, count - 1)
+            here = (moving.numbers(original.flatten(1)) * count - place).round().long().clamp(0, count - 1)
             gain = (integral.gather(0, here[None]) - integral.gather(0, part[None]))[0]
-            found = self._affordable(found, original, gain, moves)
-        # Of all pixels at once every second by itself too: too far is as likely as not far enough.
-        for images in (found, torch.where(halved, found, best)) if are_all else (found,):
-            images = self._inside(images, original)
+            found = self._affordable(found, original.flatten(1), gain, moving, is_whole=arrangement.is_whole)
+        # Of all at once every second by itself too: too far is as likely as not far enough.
+        second = torch.where(halved.gather(1, moving.units), found, unmoved)
+        for images in (found, second) if arrangement.is_whole else (found,):
+            images = self._inside(images.view_as(original), original)
             value = self._look(images, at)
             is_better = value < self._value[at]
             self._best[at] = torch.where(per_example(is_better, images), images, self._best[at])
             self._value[at] = torch.where(is_better, value, self._value[at])
 
-    def _affordable(self, found: Tensor, original: Tensor, gain: Tensor, moves: Tensor) -> Tensor:
-        """Return images with those of their moves that gain most for their square, within their share of the ball's."""
-        squares = ((found - original) ** 2).where(moves, 0.0).flatten(1)
-        worth = (gain.flatten(1) / squares.clamp_min(1e-12)).where(moves.flatten(1), -torch.inf)
+    def _affordable(self, found: Tensor, original: Tensor, gain: Tensor, moving: Ranges, *, is_whole: bool) -> Tensor:
+        """Return pixels with those of their units' moves that gain most for their square, within the ball's.
+
+        Args:
+            found: (k, pixels), all moved.
+            original: (k, pixels).
+            gain: (k, pixels), of each unit.
+            moving: The units.
+            is_whole: Whether nothing else moves, so that the whole ball is theirs; otherwise a share by their pixels.
+        """
+        squares = moving.added((found - original) ** 2)
+        worth = (gain / squares.clamp_min(1e-12)).where(squares > 0, -torch.inf)
         order = worth.argsort(dim=1, descending=True, stable=True)
-        share = self._search.epsilon**2 * moves.flatten(1).double().mean(1, keepdim=True)
+        share = 1.0 if is_whole else (~moving.stands).double().mean(1, keepdim=True)
         is_paid = torch.zeros_like(order, dtype=torch.bool).scatter_(
-            1, order, squares.gather(1, order).double().cumsum(1) <= share
+            1, order, squares.gather(1, order).double().cumsum(1) <= self._search.epsilon**2 * share
         )
-        return torch.where(moves & ~is_paid.view_as(moves), original, found)
+        return torch.where(moving.stands | is_paid.gather(1, moving.units), found, original)
 
     def _inside(self, images: Tensor, original: Tensor) -> Tensor:
         """Return images in their balls; of l_inf they are, as their pixels are in their ranges."""

@@ -69,6 +69,10 @@ INTEGRATED_EXAMPLES = 32
 GROUPS = 4
 """Of pixels that it moves in turn, after all at once."""
 
+APART = (4, 7)
+"""Pixels between those that it moves by themselves: with less, or more, what they do is lost to their neighbours, or to
+the few they are."""
+
 DORMANT_REFERENCES = 4
 """Images on which groups of dormant units are tried: those no audited image switches."""
 
@@ -76,7 +80,16 @@ TOGETHER = 8
 """Images looked at together for such units: what goes through the network is kept for their gradients."""
 
 REACHED_IMAGES = 2
-"""Of them on which it is looked how far the radius moves a channel."""
+"""Of them beside which it is looked how far the radius moves a channel."""
+
+REACHED = 0.2
+"""Share of the groups tried, at most, of units that the radius moves farther than images lie apart."""
+
+REACHED_POINTS = 10
+"""Parts of a pixel's range at which it is looked where the pixel moves one of those farthest."""
+
+REACHED_STEPS = tuple(0.2 * 0.6**number for number in range(8))
+"""Lengths of the steps from there, as shares of the radius."""
 
 DORMANT_STEPS = (1.0, 0.5, 0.5, 0.25)
 """Lengths of the steps that switch several, as shares of the radius; one by itself is switched in as many, the first of
@@ -135,6 +148,7 @@ class Budget:
         channels: Of the network that are looked at for how far the radius moves them.
         points: Parts of a pixel's range at which gradients are taken, for a group of pixels.
         sweeps: Times that all groups are moved, after all pixels at once.
+        blocks: Times that blocks of pixels are moved as one.
     """
 
     starts: int
@@ -155,6 +169,12 @@ class Budget:
     channels: int
     points: int
     sweeps: int
+    blocks: int
+
+    @property
+    def reached(self) -> int:
+        """Groups tried, at most, of units that the radius moves farther than images lie apart."""
+        return int(REACHED * self.dormant)
 
     @property
     def surrogate_queries(self) -> int:
@@ -171,12 +191,20 @@ class Budget:
         forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward
         forward += TOGETHER + REACHED_IMAGES
         backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * self.channels + INSIDE.backward
+        farther = self.reached * DORMANT_REFERENCES
+        forward += 3 * farther
+        backward += (REACHED_POINTS + len(REACHED_STEPS) - len(DORMANT_STEPS)) * farther
         return Passes(forward, backward)
 
     @property
     def across(self) -> int:
         """Queries of the score-based search that lowers the lead of the prediction."""
         return max(1, self.queries // 2)
+
+    @property
+    def climb_again(self) -> int:
+        """Steps of an ascent in each of those rounds: the last third of one from afresh adds next to nothing."""
+        return max(1, 7 * self.climb // 10)
 
     @property
     def squares_again(self) -> int:
@@ -211,9 +239,9 @@ class Budget:
         backward, forward = backward + 2 * self.refine, forward + 8
         # On the doubtful examples, of which there may be as many as there are where the softmax saturates.
         each: dict[Round, tuple[int, int]] = {
-            "search": (self.squares_again + 1, self.climb),
-            "nearby": (self.squares_nearby + 1, self.climb),
-            "away": (1, self.climb),
+            "search": (self.squares_again + 1, self.climb_again),
+            "nearby": (self.squares_nearby + 1, self.climb_again),
+            "away": (1, self.climb_again),
             "afresh": (1, LONGER * self.anneal + self.refine),
             "ascent": (1, self.anneal + self.refine),
         }
@@ -226,17 +254,20 @@ class Budget:
         """What an example costs at most that is attacked after plain changes.
 
         Of these there are 24, those that switch dormant units, and 3 strides. Behind the units of an example it takes
-        as many steps up and down, and switches them again after each.
+        as many steps up and down, and switches them again after each. The last of those groups is of what the radius
+        moves farthest.
         """
         few, switched = max(1, self.refine // 2), len(DORMANT_STEPS)
         backward = (4 + 2 * 3) * few + 2 * self.refine + DORMANT_KEPT * switched
+        backward += REACHED_POINTS + len(REACHED_STEPS)
         backward += 2 * (few * (1 + switched) + 1)
-        return Passes(1 + 24 + DORMANT_KEPT + 4 + 2 * 3 + 2, backward)
+        return Passes(1 + 24 + DORMANT_KEPT + 3 + 4 + 2 * 3 + 2, backward)
 
     @property
     def integrated(self) -> Passes:
         """What an example costs at most whose pixels are moved to where gradients add up to least."""
-        return Passes(4 + GROUPS * self.sweeps, GROUPS * self.points * (1 + self.sweeps))
+        arranged = len(APART) + self.blocks
+        return Passes(4 + GROUPS * self.sweeps + 2 * arranged, self.points * (GROUPS * (1 + self.sweeps) + arranged))
 
     @property
     def picture(self) -> Passes:
@@ -309,6 +340,7 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         channels=share(1.28),
         points=max(2, share(0.12)),
         sweeps=1,
+        blocks=2,
     )
     if effort == "standard":
         return plain
@@ -331,4 +363,5 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         channels=share(5.0),
         points=max(2, share(0.24)),
         sweeps=4,
+        blocks=8,
     )

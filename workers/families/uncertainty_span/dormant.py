@@ -10,6 +10,8 @@ from seatrial.families.uncertainty_span.effort import (
     DORMANT_REFERENCES,
     DORMANT_STEPS,
     REACHED_IMAGES,
+    REACHED_POINTS,
+    REACHED_STEPS,
     TOGETHER,
     Budget,
 )
@@ -18,8 +20,9 @@ from workers.attacks.dormant import Group, Switching, Unit, dormant_units, group
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.gradients import input_gradient
 from workers.attacks.losses import entropy
+from workers.attacks.regions import make_region
 from workers.families.contexts import ImageContext
-from workers.families.uncertainty_span.further import FurtherAttack
+from workers.families.uncertainty_span.further import FurtherAttack, pixel_radius
 from workers.models import box_of
 
 DORMANT = "dormant_units"
@@ -29,9 +32,6 @@ channel and sign of each, one after the other. Records from before it was kept h
 FIRST = 0.25
 """Length of the first half of the steps of an attack behind units that are switched, as a share of the radius; the
 others are half as long."""
-
-REACHED = 0.2
-"""Share of the groups tried, at most, of units that the radius moves farther than images lie apart."""
 
 UNFOLLOWED = "unfollowed"
 """Column beside it: functions of the network behind which none could be looked for."""
@@ -52,13 +52,15 @@ def find_dormant(
     """
     model, most, check = context.classifier.logits, steps.dormant, context.check_cancelled
     units, cut = dormant_units(model, images, most, batch_size=TOGETHER, check_cancelled=check)
+    drawn = [torch.Generator().manual_seed(number) for number in range(min(REACHED_IMAGES, len(images)))]
+    region = make_region(params.norm, images[: len(drawn)], params.epsilon, box_of(context.classifier))
     reached = reached_units(
         model,
         images[:TOGETHER],
-        int(REACHED * most),
+        steps.reached,
         params.norm,
         steps.channels,
-        REACHED_IMAGES,
+        region.draw(drawn),
         check_cancelled=check,
     )
     alone: list[Group] = [(unit,) for unit in reached]
@@ -66,16 +68,25 @@ def find_dormant(
     # The last place is for what no image need leave dormant: it moves the answers of any network.
     decisive = list[Group]()
     for some, places in zip(groups, (DORMANT_KEPT - 1, DORMANT_KEPT), strict=True):
-        decisive += switching(params, context).most_decisive(
+        decisive += switching(params, context, images).most_decisive(
             model, images[:DORMANT_REFERENCES], some, places - len(decisive), batch_size=TOGETHER
         )
     kept = [[number for unit in group for number in (unit.place, unit.channel, unit.sign)] for group in decisive]
     return kept, sorted(cut)
 
 
-def switching(params: UncertaintySpanParams, context: ImageContext) -> Switching:
-    """Return how a check switches units."""
-    return Switching(params.norm, params.epsilon, DORMANT_STEPS, box_of(context.classifier), context.check_cancelled)
+def switching(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> Switching:
+    """Return how a check switches units of images (n, ...)."""
+    return Switching(
+        params.norm,
+        params.epsilon,
+        DORMANT_STEPS,
+        box_of(context.classifier),
+        context.check_cancelled,
+        min(params.epsilon, pixel_radius(params, images)),
+        REACHED_POINTS,
+        REACHED_STEPS,
+    )
 
 
 def kept_groups(context: ImageContext) -> list[Group]:
@@ -100,7 +111,7 @@ def attack_switched(
         starts: (batch, ...) where they are switched.
     """
     images, everyone = attack.batch.images, torch.arange(len(groups), device=starts.device)
-    again, region = switching(attack.params, attack.context), attack.region()
+    again, region = switching(attack.params, attack.context, images), attack.region()
     for sign in (-1.0, 1.0):
         found = starts
         for number in range(steps + 1):

@@ -1,8 +1,10 @@
 """The attack along gradients from all over the ball, in case the one at the image leads to the next hump alone."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import GROUPS
+from seatrial.families.uncertainty_span.effort import APART, GROUPS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.integrated import IntegratedSearch
 from workers.attacks.losses import margin
@@ -30,7 +32,9 @@ def attack_integrated(params: UncertaintySpanParams, context: ImageContext, batc
         GROUPS,
         budget.points,
         budget.sweeps,
-        attack.box,
+        apart=APART,
+        sides=(block_sides(batch.images.shape[1:]),) * budget.blocks,
+        box=attack.box,
     )
     search.run(
         attack.model,
@@ -41,3 +45,9 @@ def attack_integrated(params: UncertaintySpanParams, context: ImageContext, batc
         check_cancelled=context.check_cancelled,
     )
     return attack.columns()
+
+
+def block_sides(shape: Sequence[int]) -> tuple[int, int]:
+    """Return the least and the greatest side of blocks of an image: from a quarter to half of its shorter side."""
+    shorter = min(shape[-2:])
+    return max(1, shorter // 4), max(1, shorter // 2)

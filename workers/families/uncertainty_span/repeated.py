@@ -89,7 +89,7 @@ def _attack(attack: FurtherAttack, rounds: Sequence[Round]) -> Columns:
     best, value = attack.batch.images, -attack.reach.highest[0]
     for number, name in enumerate(rounds):
         images = _end(attack, name, number, best)
-        found = attack.climb(budget.refine if name in ("afresh", "ascent") else budget.climb, images)
+        found = attack.climb(budget.refine if name in ("afresh", "ascent") else budget.climb_again, images)
         is_better = found.value < value
         best, value = torch.where(per_example(is_better, best), found.best, best), torch.minimum(found.value, value)
     return attack.columns()[0]

@@ -60,7 +60,7 @@ def _change(attack: FurtherAttack, alone: EntropyRange) -> tuple[Tensor, Tensor,
     """
     images, everyone = attack.batch.images, torch.arange(len(attack.clean), device=attack.clean.device)
     changed, entropies, ratios = [], [], []
-    kept, again = kept_groups(attack.context), switching(attack.params, attack.context)
+    kept, again = kept_groups(attack.context), switching(attack.params, attack.context, images)
     switched = (again.run(attack.model, images, [group] * len(images)) for group in kept)
     for moved in chain(transformations(images, attack.region(), attack.params.epsilon), switched):
         logits = forward(attack.model, moved)
