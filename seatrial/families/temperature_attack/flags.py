@@ -196,8 +196,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=EVERY_ATTACK,
         meaning="A thousand ways to write words, or the gaps between them, are drawn from a grammar (a sign, a letter, "
         "another case; where in a word or between two; of which words) and asked of texts that withstand all attacks. "
-        "In one of them more than two in ten of the texts it was not chosen by (lower end of the interval, corrected "
-        "for the ways) change class, or have no answer, and keep their class where letters drawn at random stand in "
+        "In one of them more than three in twenty of the texts it was not chosen by (lower end of the interval, "
+        "corrected for the ways) change class, or have no answer, and keep it where letters drawn at random stand in "
         "the place of the same words. Not to understand how words are written does less harm: the model reads that way "
         "for something else.",
         remedy="Do not rely on its robustness; find out what becomes of words that are written so before they reach "
