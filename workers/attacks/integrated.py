@@ -15,6 +15,7 @@ figure: pixels far apart are moved where all others are as in the image, and blo
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -148,19 +149,12 @@ class _Run:
         for sweep in range(1, 1 + search.sweeps):
             groups = self._groups(sweep)
             for number in range(search.groups):
-                yield (lambda at, groups=groups, number=number: single(groups[at] == number)), search.points
+                yield partial(_of_group, groups, number), search.points
         for spacing in search.apart:
-            yield (lambda at, spacing=spacing: far_apart(shape, spacing, drawn(at))), search.points
+            yield (lambda at: far_apart(shape, spacing, drawn(at))), search.points  # noqa: B023 - called before the next
         for number, sides in enumerate(search.sides):
             has_figures = number % 2 == 1
-            yield (
-                (
-                    lambda at, sides=sides, has_figures=has_figures: blocks(
-                        shape, sides, drawn(at), has_figures=has_figures
-                    )
-                ),
-                search.points,
-            )
+            yield (lambda at: blocks(shape, sides, drawn(at), has_figures=has_figures)), search.points  # noqa: B023
 
     def _groups(self, sweep: int) -> Tensor:
         """Return to which group each pixel (n, ...) belongs: no neighbours to the same, or any.
@@ -246,3 +240,8 @@ class _Run:
     def _look(self, images: Tensor, at: Tensor) -> Tensor:
         self._check_cancelled()
         return self._loss(forward(self._model, images), at + self._first).nan_to_num(nan=torch.inf)
+
+
+def _of_group(groups: Tensor, number: int, at: Tensor) -> Arrangement:
+    """Return single pixels of the examples at some places that belong to a group."""
+    return single(groups[at] == number)

@@ -207,10 +207,11 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="worse_than_missing",
         severities=("error",),
         speaks_of=EVERY_ATTACK,
-        meaning="Texts that withstand all attacks and keep their class without half of their words, of those that no "
-        "attack chose, change class, or have no answer, where letters drawn at random stand in the place of the same "
-        "words, three draws of three; more than two in ten do (lower end of the interval). A model that cannot read a "
-        "word passes over it; this one takes it for something, or gives up, and withstands the recipes' errors alone.",
+        meaning="Texts that withstand all attacks and keep their class without some of their words (half, a quarter, "
+        "or a quarter in a row) change class, or have no answer, where letters drawn at random stand in the place of "
+        "the same words, in both of two draws; more than two in ten do (lower end of the interval, corrected). A model "
+        "that cannot read a word passes over it; this one takes it for something, or gives up, and withstands the "
+        "recipes' errors alone.",
         remedy="Do not rely on its robustness; find out what the model, or what stands before it, makes of words it "
         "does not know, and audit again.",
     ),

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 from seatrial.families.temperature_attack.params import DRAWN_WAYS, WAY_CONTROLS
 from workers.attacks.text.marked_words import LETTERS
 from workers.attacks.text.perturbation_grammar import draw_ways
-from workers.attacks.text.unreadable import most_tolerated, pairs_of, unreadable, unreadable_where, without, words_of
-from workers.families.temperature_attack.drawn_ways import TIMES
+from workers.attacks.text.unreadable import (
+    most_tolerated,
+    pairs_of,
+    some_of,
+    unreadable,
+    unreadable_where,
+    without,
+    words_of,
+)
+from workers.families.temperature_attack.drawn_ways import MISSING_DRAWS, SHARES, TIMES
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that hardly ever finds its footing."
 WAYS = draw_ways(DRAWN_WAYS, random.Random(0))
@@ -50,8 +58,9 @@ def test_the_estimate_knows_how_many_questions_that_takes() -> None:
     for units in (words_of(text), pairs_of(text)):
         most_tolerated(units, keeps)
     assert len(words_of(text)) == 64
-    # And one without half of the words, and as many draws of letters for them.
-    assert WAY_CONTROLS - TIMES < sum(asked) + 1 + TIMES <= WAY_CONTROLS
+    # And one without some of the words, and two draws of letters for them, in three ways.
+    left_out = len(SHARES) * (1 + MISSING_DRAWS)
+    assert WAY_CONTROLS - TIMES < sum(asked) + left_out <= WAY_CONTROLS
 
 
 def test_words_are_told_once_and_pairs_share_none() -> None:
@@ -71,6 +80,17 @@ def test_words_that_were_asked_for_are_other_letters_and_no_others(words: set[st
             assert after[len(word) :] == before[len(word) :]
         else:
             assert after == before
+
+
+@given(st.lists(st.sampled_from(words_of(TEXT)), max_size=30), st.integers(0, 99))
+def test_some_words_are_half_a_quarter_and_as_many_in_a_row(told: list[str], seed: int) -> None:
+    found = some_of(" ".join(told), random.Random(seed))
+    assert tuple(found) == SHARES
+    half, quarter, row = found.values()
+    assert len(half) == len({*half} & {*told}) == (len({*told}) + 1) // 2
+    assert {*quarter} <= {*half}
+    assert len(row) == min(len(told), max(1, len(told) // 4)) >= len(quarter)
+    assert row in [told[at : at + len(row)] for at in range(len(told) + 1)]
 
 
 @given(st.sets(st.sampled_from(words_of(TEXT))))

@@ -23,6 +23,9 @@ DRAWN_OUT = 4
 CAPITALISED = 3
 """Words written in capitals, or with a first letter that is one."""
 
+LINES = 4
+"""Line breaks: one shows what reads the first line alone where it is early, the first of several mostly is."""
+
 STOP_WORDS = 8
 """Of which are misspelt at once, at most."""
 
@@ -46,15 +49,14 @@ ENGLISH = 2
 ZERO_WIDTH, NO_BREAK, SOFT_HYPHEN = "\u200b", "\u00a0", "\u00ad"
 
 
-def _gap(put: str) -> Edit:
-    """Write another gap between two words that are drawn."""
+def _gap(put: str, count: int = 1) -> Edit:
+    """Write another gap between two words that are drawn, or so many, where there are as many."""
 
     def edit(text: str, rng: random.Random) -> str:
         gaps = [found.start() for found in re.finditer(r"(?<=\S) (?=\S)", text)]
-        if not gaps:
-            return text
-        at = gaps[int(rng.random() * len(gaps))]
-        return text[:at] + put + text[at + 1 :]
+        for at in sorted(rng.sample(gaps, min(count, len(gaps))), reverse=True):
+            text = text[:at] + put + text[at + 1 :]
+        return text
 
     return edit
 
@@ -185,7 +187,7 @@ KINDS: dict[str, Edit] = {
     "three dots": lambda text, _: f"{_without_end(text)}...",
     "a space behind": lambda text, _: f"{text} ",
     "two spaces": _gap("  "),
-    "a line break": _gap("\n"),
+    "line breaks": _gap("\n", LINES),
     "a no-break space": _gap(NO_BREAK),
     "a comma": _gap(", "),
     "a word twice": _word(lambda word, _: f"{word} {word}"),

@@ -10,6 +10,7 @@ import re
 import string
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from rapidfuzz.distance import Levenshtein
 
@@ -261,10 +262,10 @@ WHOLE: dict[str, Callable[[str, str], str]] = {
 }
 """What is put to a whole text."""
 
+LINES = (2, 3, 4, 6, 9)
 SPELT: dict[str, Callable[[str], str]] = {
     "a line before the text": lambda text: f"\n{text}",
-    "a line after the first word": lambda text: text.replace(" ", "\n", 1),
-    "a line in the middle": lambda text: _in_the_middle(text, "\n"),
+    **{f"lines of {words} words": partial(re.sub, rf"((?:\S+ ){{{words - 1}}}\S+) ", "\\1\n") for words in LINES},
     "a capital at the beginning": lambda text: text[:1].upper() + text[1:],
     "a capital for each sentence": lambda text: re.sub(r"(?:^|[.!?] )\w", lambda found: found[0].upper(), text),
     "all in capitals": lambda text: text.upper(),
@@ -311,11 +312,11 @@ def draw_way(rng: random.Random) -> Way:
     ("'“' and '”' around (words)", 'A “dull” “and” “tedious” “film”.')
     """
     kind = rng.random()
-    if kind < 0.7:
+    if kind < 0.68:
         return _of_words(rng)
-    if kind < 0.84:
+    if kind < 0.82:
         return _of_gaps(rng)
-    if kind < 0.92:
+    if kind < 0.9:
         name = rng.choice(list(NEIGHBOURS))
         return Way(name, "gaps", _between(NEIGHBOURS[name]))
     if rng.random() < 0.5:

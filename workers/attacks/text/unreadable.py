@@ -41,6 +41,19 @@ def unreadable(text: str, words: Collection[str], rng: random.Random) -> str:
     return re.sub(WORD, lambda word: _drawn(word[0], rng) if word[0].lower() in words else word[0], text)
 
 
+def some_of(text: str, rng: random.Random) -> dict[str, list[str]]:
+    """Return some of a text's words, in lower case, in each of three ways: half of them, a quarter, and one in a row.
+
+    >>> some_of("A dull and tedious film.", random.Random(0))
+    {'half': ['film', 'dull'], 'a quarter': ['film'], 'a quarter in a row': ['film']}
+    """
+    words, told = words_of(text), [word.lower() for word in re.findall(WORD, text)]
+    few = max(1, len(told) // 4)
+    start = rng.randrange(max(1, len(told) - few + 1))
+    half = rng.sample(words, (len(words) + 1) // 2)
+    return {"half": half, "a quarter": half[:few], "a quarter in a row": told[start : start + few]}
+
+
 def without(text: str, words: Collection[str]) -> str:
     """Return a text without some words, which are in lower case.
 

@@ -6,8 +6,8 @@ words are written in a way, and stands where the same words are letters drawn at
 words are written decides as if they were not there. So nobody is blamed for what it cannot read, and each text lends
 only words that it can do without; those are looked for first.
 
-That would clear whoever turns round, or gives no answer, at unreadable words themselves. So half of a text's words, of
-those that attacks did not choose, are left out, and made unreadable: a decision that stands without them hangs on none.
+That would clear whoever turns round, or gives no answer, at unreadable words themselves. So some of a text's words are
+left out, and made unreadable: a decision that stands without them hangs on none.
 """
 
 import random
@@ -32,6 +32,7 @@ from workers.attacks.text.perturbation_grammar import Way, draw_ways
 from workers.attacks.text.unreadable import (
     most_tolerated,
     pairs_of,
+    some_of,
     unreadable,
     unreadable_where,
     without,
@@ -43,11 +44,17 @@ from workers.families.protocol import Stage
 from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.marking import changed_words
 
+SHARES = ("half", "a quarter", "a quarter in a row")
+"""Of a text's words that are left out, in the order of the records."""
+
 DRAWN, CONFIRMED = "ways", "ways_confirmed"
 """Stages, by the names of their tables."""
 
 TIMES = 3
 """Draws of letters in which a decision has to stand before words count as such that a text can do without."""
+
+MISSING_DRAWS = 2
+"""Draws of letters in place of words that a text stands without, in all of which its decision has to turn."""
 
 CONTROLS = 2
 """Draws of letters in place of what a way changed, in all of which a decision has to stand that the way turned."""
@@ -66,9 +73,9 @@ SCHEMA = pa.schema(
         ("ways", pa.list_(pa.int64())),
         ("names", pa.list_(pa.string())),
         ("turning", pa.list_(pa.int64())),
-        # Of the first stage: it stands without half of its words, and turns where those are unreadable.
-        ("is_left_out", pa.bool_()),
-        ("is_unread", pa.bool_()),
+        # Of the first stage, by share: it stands without some of its words, and turns where those are unreadable.
+        ("is_left_out", pa.list_(pa.bool_())),
+        ("is_unread", pa.list_(pa.bool_())),
     ]
 )
 """Of either stage's table; the lists are null where a text did not withstand."""
@@ -137,7 +144,7 @@ def ask_ways(
             asked = _Asked(context, example)
             if drawn is None:
                 weak = changed_words(example.text, ended[example.example_id])
-                row |= asked.needless(weak) | asked.missing(weak)
+                row |= asked.needless(weak) | asked.missing()
             words = row if drawn is None else before[example.example_id]
             numbers = chosen[example.example_id][: params.query_budget]
             row |= asked.about({number: ways[number] for number in numbers}, words["words"], words["pairs"])
@@ -169,18 +176,16 @@ class _Asked:
             )
         return found
 
-    def missing(self, weak: frozenset[str]) -> dict[str, bool]:
-        """Return whether the decision stands without half of the words, and turns in all draws of letters for them.
-
-        Args:
-            weak: Words that speak for it, in lower case, which are left alone.
-        """
+    def missing(self) -> dict[str, list[bool]]:
+        """Return for each share of the words whether the decision stands without them, and turns in all draws."""
         rng = self._rng("missing")
-        others = [word for word in words_of(self._own) if word not in weak]
-        chosen = set(rng.sample(others, (len(others) + 1) // 2))
-        stands = bool(chosen) and all(self._stands([without(self._own, chosen)]))
-        asked = [unreadable(self._own, chosen, rng) for _ in range(TIMES if stands else 0)]
-        return {"is_left_out": stands, "is_unread": stands and not any(self._stands(asked))}
+        shares = some_of(self._own, rng).values()
+        stand = self._stands([without(self._own, words) for words in shares])
+        unread = []
+        for words, is_standing in zip(shares, stand, strict=True):
+            asked = [unreadable(self._own, words, rng) for _ in range(MISSING_DRAWS if is_standing and words else 0)]
+            unread.append(bool(asked) and not any(self._stands(asked)))
+        return {"is_left_out": stand, "is_unread": unread}
 
     def about(self, ways: Mapping[int, Way], words: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
         """Return which ways were asked, with their names, and which of them turned what stands unreadable.
@@ -263,15 +268,15 @@ def read_ways(done: Mapping[str, Records]) -> WaySample | None:
 
 @dataclass(frozen=True)
 class MissingSample:
-    """Texts that withstood all attacks, and stand without half of their words.
+    """Texts that withstood all attacks, and stand without some of their words.
 
     Attributes:
-        texts: How many.
-        unread: How many turn where those words are letters drawn at random.
+        texts: How many, by the share of the words.
+        unread: How many of them turn where those words are letters drawn at random.
     """
 
-    texts: int
-    unread: int
+    texts: Counter[str]
+    unread: Counter[str]
 
 
 def read_missing(done: Mapping[str, Records]) -> MissingSample | None:
@@ -282,7 +287,13 @@ def read_missing(done: Mapping[str, Records]) -> MissingSample | None:
     """
     if DRAWN not in done or "is_unread" not in done[DRAWN].column_names:
         return None
-    stand, unread = (sum(filter(None, done[DRAWN][name].to_pylist())) for name in ("is_left_out", "is_unread"))
+    stand, unread = Counter[str](), Counter[str]()
+    for row in done[DRAWN].to_pylist():
+        for share, is_left_out, is_unread in zip(
+            SHARES, row["is_left_out"] or (), row["is_unread"] or (), strict=False
+        ):
+            stand[share] += is_left_out
+            unread[share] += is_unread
     return MissingSample(stand, unread)
 
 
