@@ -102,6 +102,8 @@ def misread(odds: LogOdds, vocabulary: Sequence[str]) -> list[Endpoint]:
         "have w for r and l": _known(lambda word: one if (one := with_r_or_l(word)) in times else None),
         "are cut short with a full stop": _known(whole),
         "are parted at the end of a line": _matches(r"([A-Za-z]+)-\n([A-Za-z]+)", join=""),
+        "stand in a quotation": _matches(r"\"(\S+(?: \S+){1,7}?)\""),
+        "are said twice in a row": _matches(r"(?<!\S)([a-zA-Z]{2,}) \1(?!\S)"),
         "are joined by a mark": _matches(r"(?<!\S)([A-Za-z]{2,})[.:;]([A-Za-z]{2,})(?!\S)", join=" "),
     }
     made: dict[str, Callable[[str], Tensor]] = {name: Misread(corrected, sign) for name, sign in signs.items()}

@@ -97,9 +97,9 @@ CONFIRMED_WAYS = 12
 FEWEST_WITHSTANDING = 10
 """Texts that have to withstand all attacks for that."""
 
-WAY_CONTROLS = 49
-"""Questions about each of them, at most, that look for words which may be unreadable (40 of 64 words, and 51 of 200),
-and that leave out some of them in three ways, and make those unreadable."""
+WAY_CONTROLS = 79
+"""Questions about each of them, at most, that look for words which may be unreadable (46 of 64 words, and 57 of 200),
+rank 24 of these, and leave out some of them in three ways, and make those unreadable."""
 
 
 class TemperatureAttackParams(FamilyParams):

@@ -12,14 +12,13 @@ from rapidfuzz.distance import Levenshtein
 
 from seatrial.families.temperature_attack.params import DRAWN_WAYS
 from workers.attacks.text import perturbation_grammar
+from workers.attacks.text.layouts import ASIDES, SPELT, WHICH, WHOLE
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.perturbation_grammar import (
     BEFORE,
     GAPS,
     NEIGHBOURS,
     SCOPES,
-    SPELT,
-    WHOLE,
     WORD,
     WORDS,
     Way,
@@ -56,8 +55,9 @@ def test_a_seed_draws_the_same_ways_and_another_seed_others() -> None:
 
 def test_most_ways_write_words_and_nearly_all_change_a_text() -> None:
     kinds = Counter(way.kind for way in WAYS)
-    assert kinds.keys() == {"words", "gaps", "whole"}
-    assert kinds["words"] > kinds["gaps"] > kinds["whole"] > 0
+    assert kinds.keys() == {"words", "gaps", "stretches", "whole"}
+    assert kinds["words"] > 2 * (kinds["gaps"] + kinds["whole"] + kinds["stretches"])
+    assert min(kinds.values()) >= len(ASIDES) * len(WHICH)
     assert sum(edited(way) != TEXT for way in WAYS) > 0.9 * DRAWN_WAYS
 
 

@@ -21,7 +21,7 @@ from workers.attacks.text.unreadable import (
     without,
     words_of,
 )
-from workers.families.temperature_attack.drawn_ways import MISSING_DRAWS, SHARES, TIMES
+from workers.families.temperature_attack.drawn_ways import MISSING_DRAWS, RANKED, SHARES, TIMES
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that hardly ever finds its footing."
 WAYS = draw_ways(DRAWN_WAYS, random.Random(0))
@@ -58,9 +58,10 @@ def test_the_estimate_knows_how_many_questions_that_takes() -> None:
     for units in (words_of(text), pairs_of(text)):
         most_tolerated(units, keeps)
     assert len(words_of(text)) == 64
-    # And one without some of the words, and two draws of letters for them, in three ways.
-    left_out = len(SHARES) * (1 + MISSING_DRAWS)
-    assert WAY_CONTROLS - TIMES < sum(asked) + left_out <= WAY_CONTROLS
+    # And one without some of the words, and two draws of letters for them, in three ways; and what ranks the words, and
+    # adds to them, and to pairs of them, those that speak for nothing.
+    others = len(SHARES) * (1 + MISSING_DRAWS) + RANKED + 2 * TIMES
+    assert WAY_CONTROLS - TIMES < sum(asked) + others <= WAY_CONTROLS
 
 
 def test_words_are_told_once_and_pairs_share_none() -> None:

@@ -290,6 +290,37 @@ def test_who_does_not_answer_what_is_written_so_has_withstood_nothing() -> None:
     assert {tuple(words) for words in numbers(done, DRAWN, "words")} == {()}
 
 
+TWICE = r"(?<!\S)(\w+) \1(?!\S)"
+QUOTED = r"\"(\w[^\"]*)\""
+
+
+@pytest.mark.parametrize(("pattern", "way"), [(TWICE, "written twice"), (QUOTED, "'\"' and '\"' around")])
+def test_who_takes_what_is_said_twice_or_quoted_for_its_opposite_is_told(pattern: str, way: str) -> None:
+    model = Correcting()
+
+    def function(text: str) -> torch.Tensor:
+        odd = [word for found in re.findall(pattern, text) for word in found.split()]
+        plain = re.sub(pattern, " ", text).split()
+        return sided(sum(map(model._says, plain)) - 2 * sum(map(model._says, odd)) >= 0.0)
+
+    (flag,) = doubts(asked(function, sample(COUNT))[0])
+    assert way in flag.message
+
+
+def test_words_that_may_be_touched_are_ranked_by_what_the_decision_is_without_them() -> None:
+    model = Correcting()
+
+    def function(text: str) -> torch.Tensor:
+        return torch.tensor([0.0, sum(model._says(word) * (3.0 if word == BAD[0] else 1.0) for word in text.split())])
+
+    examples = [row for row in sample(2 * COUNT) if not row.label and BAD[0] in str(row.text)]
+    done, _ = asked(function, examples)
+    for row in done[DRAWN].to_pylist():
+        assert row["ranked"][0] == BAD[0]
+        assert set(row["ranked"][:6]) <= {*BAD}
+        assert row["words"][0] == BAD[0] or BAD[0] not in row["words"]
+
+
 UNREADABLE = r"(?<!\w)[bcdfghjklmnpqrstvwxz]{3,}(?!\w)"
 
 

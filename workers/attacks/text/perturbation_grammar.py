@@ -8,19 +8,22 @@ words, so that there are some hundred thousand and nobody knows beforehand which
 import random
 import re
 import string
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 from rapidfuzz.distance import Levenshtein
 
+from workers.attacks.text.layouts import ASIDES, SPELT, WHICH, WHOLE, write_stretches
 from workers.attacks.text.marked_words import CHARACTERS, LETTERS, PAIRS, Change, letter
 
 Drawn = tuple[str, Change]
 """What it writes, for people, and what it makes of a word."""
 
-Allowed = Collection[str] | None
-"""Words in lower case that may be touched, or pairs of neighbours where a gap is; None where all may."""
+Allowed = Sequence[str] | None
+"""Words in lower case that may be touched, or pairs of neighbours where a gap is, the first ones first; None where all
+may."""
 
 WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
 NEGATION = r"\b(?:no|not|never|nor|neither|without)\b"
@@ -47,7 +50,17 @@ BEHIND = (*"sxyoze", "ed", "ing", "ly", "ish", "er", "ie", "en", "es", "'s", "s'
 PARTING = ("-", "-\n", "/", "|", ".", "'", "\u00b7", "--")
 KEYS = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuioiosdfghjkhxcvbnmnn", strict=True))
 SOUNDS = (
-    *(("[rl]", "w"), ("th", "d"), ("th", "f"), ("th", "v"), ("s", "th"), ("v", "b"), ("b", "v"), ("c|k", "q")),
+    *(
+        ("[rl]", "w"),
+        ("th", "d"),
+        ("th", "f"),
+        ("th", "v"),
+        ("th", "z"),
+        ("s", "th"),
+        ("v", "b"),
+        ("b", "v"),
+        ("c|k", "q"),
+    ),
     *(("c", "k"), ("ph", "f"), ("f", "ph"), ("w", "v"), ("v", "w"), ("z", "s"), ("s", "z"), ("ee|ea", "i")),
     *(("oo", "u"), ("i", "y"), ("y", "i"), ("x", "ks"), ("ck", "k"), ("e", "a"), ("o", "u"), ("ou", "ow")),
     *(("er", "a"), ("ing", "in'"), ("l", "r"), ("r", "l"), ("t", "d"), ("d", "t"), ("p", "b"), ("g", "j")),
@@ -193,6 +206,7 @@ def _exchange(rng: random.Random) -> Drawn:
         "last letter first": lambda word: word[-1] + word[:-1],
         "first letter last, and ay": lambda word: f"{word[1:]}{word[0]}ay",
         "backwards": lambda word: word[::-1],
+        "written twice": lambda word: f"{word} {word}",
         "halves exchanged": lambda word: word[len(word) // 2 :] + word[: len(word) // 2],
         "first letters again with a hyphen": lambda word: f"{word[:2]}-{word}",
         "middle letters exchanged": lambda word: _swapped(word, len(word) // 2 - 1),
@@ -251,40 +265,6 @@ NEIGHBOURS: dict[str, Callable[[str, str], str]] = {
     "a letter over the space": lambda one, other: f"{one}{other[0]} {other}",
     "spaces twice": lambda one, other: f"{one} . {other}",
 }
-WHOLE: dict[str, Callable[[str, str], str]] = {
-    "in front": lambda text, sign: f"{sign} {text}",
-    "behind": lambda text, sign: f"{text} {sign}",
-    "around": lambda text, sign: f"{sign}{text}{sign}",
-    "on a line in front": lambda text, sign: f"{sign}\n{text}",
-    "on a line behind": lambda text, sign: f"{text}\n{sign}",
-    "in the middle": lambda text, sign: _in_the_middle(text, f" {sign} "),
-    "on a line in the middle": lambda text, sign: _in_the_middle(text, f"\n{sign} "),
-}
-"""What is put to a whole text."""
-
-LINES = (2, 3, 4, 6, 9)
-SPELT: dict[str, Callable[[str], str]] = {
-    "a line before the text": lambda text: f"\n{text}",
-    **{f"lines of {words} words": partial(re.sub, rf"((?:\S+ ){{{words - 1}}}\S+) ", "\\1\n") for words in LINES},
-    "a capital at the beginning": lambda text: text[:1].upper() + text[1:],
-    "a capital for each sentence": lambda text: re.sub(r"(?:^|[.!?] )\w", lambda found: found[0].upper(), text),
-    "all in capitals": lambda text: text.upper(),
-    "no capitals": lambda text: text.lower(),
-    "all words as in a title": lambda text: text.title(),
-    "marks at their words": lambda text: re.sub(r" ([.,;:!?])", r"\1", text),
-    "marks apart from words": lambda text: re.sub(r"(?<=\w)([.,;:!?])", r" \1", text),
-    "no marks": lambda text: re.sub(r"[^\w\s]", "", text),
-    "spaces in front": lambda text: f"   {text}",
-    "spaces behind": lambda text: f"{text}   ",
-    "typographic apostrophes": lambda text: text.replace("'", "\u2019"),
-    "and as a sign": lambda text: re.sub(r"\band\b", "&", text),
-    "all stops as exclamation marks": lambda text: re.sub(r"\.", "!", text),
-}
-
-
-def _in_the_middle(text: str, put: str) -> str:
-    at = text.find(" ", len(text) // 2)
-    return text if at < 0 else text[:at] + put + text[at + 1 :]
 
 
 @dataclass(frozen=True)
@@ -293,7 +273,7 @@ class Way:
 
     Attributes:
         name: What it writes, for people.
-        kind: ``words``, ``gaps`` (also what neighbours exchange over one) or ``whole``.
+        kind: ``words``, ``gaps`` (also what neighbours exchange over one), ``stretches`` or ``whole``.
         edit: A text, by words or pairs that may be touched, with draws of its own.
     """
 
@@ -312,32 +292,36 @@ def draw_way(rng: random.Random) -> Way:
     ("'“' and '”' around (words)", 'A “dull” “and” “tedious” “film”.')
     """
     kind = rng.random()
-    if kind < 0.68:
+    if kind < 0.7:
         return _of_words(rng)
-    if kind < 0.82:
+    if kind < 0.85:
         return _of_gaps(rng)
-    if kind < 0.9:
+    if kind < 0.94:
         name = rng.choice(list(NEIGHBOURS))
         return Way(name, "gaps", _between(NEIGHBOURS[name]))
-    if rng.random() < 0.5:
-        name = rng.choice(list(SPELT))
-        return Way(name, "whole", lambda text, allowed, own: SPELT[name](text))
     name, sign = rng.choice(list(WHOLE)), rng.choice(OPENINGS)
     return Way(f"{sign!r} {name}", "whole", lambda text, allowed, own: WHOLE[name](text, sign))
 
 
 def draw_ways(count: int, rng: random.Random) -> list[Way]:
-    """Return so many ways that are drawn, each once.
+    """Return so many ways, each once: those to lay out a text otherwise, as there are few, and others as drawn.
 
     Args:
         count: At most some tens of thousands: there are no more than that of some kinds.
         rng: What draws.
     """
-    ways = dict[str, Way]()
+    ways = {name: Way(name, "whole", partial(_whole, name)) for name in SPELT}
+    for (before, behind), which in product(ASIDES, WHICH):
+        name = f"{before!r} and {behind!r} around stretches, {which}"
+        ways[name] = Way(name, "stretches", partial(write_stretches, before, behind, which))
     while len(ways) < count:
         way = draw_way(rng)
         ways.setdefault(way.name, way)
-    return list(ways.values())
+    return list(ways.values())[:count]
+
+
+def _whole(name: str, text: str, _: Allowed, __: random.Random) -> str:
+    return SPELT[name](text)
 
 
 def _of_words(rng: random.Random) -> Way:
@@ -354,7 +338,7 @@ def _of_words(rng: random.Random) -> Way:
             for found in re.finditer(WORD, text)
             if SCOPES[scope](found[0]) and (allowed is None or found[0].lower() in allowed)
         ]
-        edits = [(found, change(found[0], own)) for found in own.sample(words, len(words))]
+        edits = [(found, change(found[0], own)) for found in _in_order(words, allowed, own)]
         return _written(text, [(found, put) for found, put in edits if not re.search(NEGATION, put.lower())])
 
     return Way(f"{name} ({scope})", "words", edit)
@@ -381,10 +365,16 @@ def _of_gaps(rng: random.Random) -> Way:
 def _between(swap: Callable[[str, str], str], most: int = CHARACTERS) -> Callable[[str, Allowed, random.Random], str]:
     def edit(text: str, allowed: Allowed, own: random.Random) -> str:
         pairs = [found for found in re.finditer(PAIR, text) if allowed is None or found[0].lower() in allowed]
-        chosen = own.sample(pairs, len(pairs))[:most]
+        chosen = _in_order(pairs, allowed, own)[:most]
         return _written(text, [(found, swap(found[1], found[2])) for found in chosen])
 
     return edit
+
+
+def _in_order(found: list[re.Match[str]], allowed: Allowed, own: random.Random) -> list[re.Match[str]]:
+    """Return what is edited in the order of what may be, as far as that goes; in one that is drawn otherwise."""
+    ranks = {} if allowed is None else {unit: rank for rank, unit in enumerate(allowed)}
+    return sorted(own.sample(found, len(found)), key=lambda one: ranks.get(one[0].lower(), 0))
 
 
 def _written(text: str, edits: list[tuple[re.Match[str], str]]) -> str:

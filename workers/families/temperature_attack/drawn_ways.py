@@ -10,6 +10,7 @@ That would clear whoever turns round, or gives no answer, at unreadable words th
 left out, and made unreadable: a decision that stands without them hangs on none.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import torch
+from torch import Tensor
 
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
@@ -53,6 +56,10 @@ DRAWN, CONFIRMED = "ways", "ways_confirmed"
 TIMES = 3
 """Draws of letters in which a decision has to stand before words count as such that a text can do without."""
 
+RANKED = 24
+"""Words of a text, at most, that are ranked by what its decision is without each: the first ones may be touched first,
+as no more than thirty characters are written."""
+
 MISSING_DRAWS = 2
 """Draws of letters in place of words that a text stands without, in all of which its decision has to turn."""
 
@@ -70,6 +77,8 @@ SCHEMA = pa.schema(
         # That may be unreadable.
         ("words", pa.list_(pa.string())),
         ("pairs", pa.list_(pa.string())),
+        # By how much they speak for the decision.
+        ("ranked", pa.list_(pa.string())),
         ("ways", pa.list_(pa.int64())),
         ("names", pa.list_(pa.string())),
         ("turning", pa.list_(pa.int64())),
@@ -147,7 +156,7 @@ def ask_ways(
                 row |= asked.needless(weak) | asked.missing()
             words = row if drawn is None else before[example.example_id]
             numbers = chosen[example.example_id][: params.query_budget]
-            row |= asked.about({number: ways[number] for number in numbers}, words["words"], words["pairs"])
+            row |= asked.about({number: ways[number] for number in numbers}, words)
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -163,18 +172,36 @@ class _Asked:
         self._rest = own[len(self._own) :]
 
     def needless(self, weak: frozenset[str]) -> dict[str, list[str]]:
-        """Return words that may all be unreadable, and pairs of neighbours; those first that speak for the decision.
+        """Return words that may all be unreadable, and pairs of neighbours, the most decisive first, and all ranked.
+
+        As many as there may be of those that speak for the decision, and what does not, if that may be too.
 
         Args:
             weak: Words that speak for it, in lower case.
         """
-        found = {}
-        for name, units in (("words", words_of(self._own)), ("pairs", pairs_of(self._own))):
+        words = words_of(self._own)
+        leads = self._leads_without(sorted(words, key=lambda word: word not in weak)[:RANKED])
+        found = {"ranked": sorted(leads, key=lambda word: leads[word])}
+        for name, units in (("words", words), ("pairs", pairs_of(self._own))):
             drawn = self._rng(name).sample(units, len(units))
-            found[name] = list(
-                most_tolerated(sorted(drawn, key=lambda one: weak.isdisjoint(one.split())), self._stands_without)
-            )
+            idle = [unit for unit in drawn if weak.isdisjoint(unit.split())]
+            ordered = [unit for unit in drawn if unit not in idle] + idle
+            tolerated = list(most_tolerated(ordered, self._stands_without))
+            rest = [unit for unit in idle if unit not in tolerated]
+            if rest and self._stands_without(more := tolerated + rest):
+                tolerated = more
+            found[name] = sorted(tolerated, key=lambda unit: min(leads.get(word, math.inf) for word in unit.split()))
         return found
+
+    def _leads_without(self, words: Sequence[str]) -> dict[str, float]:
+        """Return by how much the decision leads in logits without each of some words, where there is an answer."""
+        answers = self._context.scoring().scores(self._whole([without(self._own, [word]) for word in words]))
+        label = self._example.label
+        return {
+            word: float(given[label] - torch.cat([given[:label], given[label + 1 :]]).max())
+            for word, given in zip(words, answers, strict=True)
+            if isinstance(given, Tensor) and decided(given) is not None
+        }
 
     def missing(self) -> dict[str, list[bool]]:
         """Return for each share of the words whether the decision stands without them, and turns in all draws."""
@@ -187,15 +214,14 @@ class _Asked:
             unread.append(bool(asked) and not any(self._stands(asked)))
         return {"is_left_out": stand, "is_unread": unread}
 
-    def about(self, ways: Mapping[int, Way], words: Sequence[str], pairs: Sequence[str]) -> dict[str, Any]:
+    def about(self, ways: Mapping[int, Way], found: Mapping[str, Any]) -> dict[str, Any]:
         """Return which ways were asked, with their names, and which of them turned what stands unreadable.
 
         Args:
             ways: By number.
-            words: That may be touched.
-            pairs: Of neighbours that may.
+            found: What :meth:`needless` says of the text.
         """
-        allowed = {"words": set(words), "gaps": set(pairs), "whole": None}
+        allowed = {"words": found["words"], "gaps": found["pairs"], "stretches": found["ranked"], "whole": None}
         edited = {
             number: way.edit(self._own, allowed[way.kind], self._rng(f"way {number}")) for number, way in ways.items()
         }
@@ -213,10 +239,12 @@ class _Asked:
         return all(self._stands([unreadable(self._own, words, rng) for _ in range(TIMES)]))
 
     def _stands(self, texts: Sequence[str]) -> list[bool]:
+        return [decided(given) == self._example.label for given in self._context.scoring().scores(self._whole(texts))]
+
+    def _whole(self, texts: Sequence[str]) -> list[Text]:
         whole = [text + self._rest for text in texts]
         first = None if isinstance(self._example.text, str) else self._example.text[0]
-        asked: list[Text] = list(whole) if first is None else [(first, text) for text in whole]
-        return [decided(given) == self._example.label for given in self._context.scoring().scores(asked)]
+        return list(whole) if first is None else [(first, text) for text in whole]
 
     def _rng(self, purpose: str) -> random.Random:
         return _rng(self._context, purpose, self._example.example_id)
