@@ -226,7 +226,10 @@ def _letters_for_one(rng: random.Random) -> Drawn:
 
 
 def _sound(rng: random.Random) -> Drawn:
-    old, new = rng.choice(SOUNDS)
+    return _spelt(*rng.choice(SOUNDS))
+
+
+def _spelt(old: str, new: str) -> Drawn:
     return f"{new!r} for {old.replace('|', ' or ').strip('[]')}", lambda word, _: re.sub(
         old, new, word.lower(), count=2
     )
@@ -252,7 +255,7 @@ def _form(rng: random.Random) -> Drawn:
 
 WORDS: tuple[Callable[[random.Random], Drawn], ...] = (
     *(_put, _put, _put, _around, _case, _case, _replace, _replace, _leave_out, _cut),
-    *(_part, _repeat, _exchange, _exchange, _letters_for_one, _sound, _sound, _affix, _form),
+    *(_part, _repeat, _exchange, _exchange, _letters_for_one, _sound, _affix, _form),
 )
 NEIGHBOURS: dict[str, Callable[[str, str], str]] = {
     "first letters of neighbours exchanged": lambda one, other: f"{other[0]}{one[1:]} {one[0]}{other[1:]}",
@@ -304,7 +307,7 @@ def draw_way(rng: random.Random) -> Way:
 
 
 def draw_ways(count: int, rng: random.Random) -> list[Way]:
-    """Return so many ways, each once: those to lay out a text otherwise, as there are few, and others as drawn.
+    """Return so many ways, each once: layouts and sounds spelt otherwise, as there are few, and others as drawn.
 
     Args:
         count: At most some tens of thousands: there are no more than that of some kinds.
@@ -314,6 +317,8 @@ def draw_ways(count: int, rng: random.Random) -> list[Way]:
     for (before, behind), which in product(ASIDES, WHICH):
         name = f"{before!r} and {behind!r} around stretches, {which}"
         ways[name] = Way(name, "stretches", partial(write_stretches, before, behind, which))
+    for way in (_in_scope(*_spelt(*sound), "words") for sound in SOUNDS):
+        ways[way.name] = way
     while len(ways) < count:
         way = draw_way(rng)
         ways.setdefault(way.name, way)
@@ -330,8 +335,10 @@ def _of_words(rng: random.Random) -> Way:
         second, then = rng.choice(WORDS)(rng)
         name = f"{name} and {second}"
         change = _both(change, then)
-    scope = rng.choice(OF_SCOPES)
+    return _in_scope(name, change, rng.choice(OF_SCOPES))
 
+
+def _in_scope(name: str, change: Change, scope: str) -> Way:
     def edit(text: str, allowed: Allowed, own: random.Random) -> str:
         words = [
             found
