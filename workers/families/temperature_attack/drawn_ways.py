@@ -221,7 +221,8 @@ class _Asked:
             ways: By number.
             found: What :meth:`needless` says of the text.
         """
-        allowed = {"words": found["words"], "gaps": found["pairs"], "stretches": found["ranked"], "whole": None}
+        # Records from before words were ranked have none.
+        allowed = {"words": found["words"], "gaps": found["pairs"], "stretches": found.get("ranked"), "whole": None}
         edited = {
             number: way.edit(self._own, allowed[way.kind], self._rng(f"way {number}")) for number, way in ways.items()
         }
