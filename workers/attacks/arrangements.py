@@ -112,8 +112,7 @@ def far_apart(shape: Sequence[int], spacing: int, generators: Sequence[torch.Gen
         down, right = torch.randint(spacing, (2,), generator=generator).tolist()
         lines = (torch.arange(rows) + (down if rows > 1 else 0)) % spacing == 0
         moves.append((lines[:, None] & ((torch.arange(columns) + right) % spacing == 0)).expand(channels, -1, -1))
-    found = single(torch.stack(moves), is_whole=True)
-    return Arrangement(found.units, found.signs, is_alone=True, is_whole=True)
+    return replace(single(torch.stack(moves), is_whole=True), is_alone=True)
 
 
 def blocks(

@@ -211,14 +211,13 @@ class Switching:
             groups: One for each image.
             starts: (n, ...) where to begin, within the radius; None: the images.
         """
-        if starts is None:
-            everywhere = [row for row, group in enumerate(groups) if len(group) == 1 and abs(group[0].sign) > 1]
-            found, others = images.clone(), [row for row in range(len(groups)) if row not in set(everywhere)]
-            if everywhere:
-                found[everywhere] = self._everywhere(model, images[everywhere], [groups[row][0] for row in everywhere])
-                if others:
-                    found[others] = self.run(model, images[others], [groups[row] for row in others])
-                return found
+        everywhere = [row for row, group in enumerate(groups) if len(group) == 1 and abs(group[0].sign) > 1]
+        if starts is None and everywhere:
+            found = images.clone()
+            found[everywhere] = self._everywhere(model, images[everywhere], [groups[row][0] for row in everywhere])
+            if others := [row for row in range(len(groups)) if row not in everywhere]:
+                found[others] = self.run(model, images[others], [groups[row] for row in others])
+            return found
         region = make_region(self.norm, images, self.epsilon, self.box)
         by_place: dict[int, list[tuple[int, int, int]]] = {}
         for row, group in enumerate(groups):
@@ -263,16 +262,16 @@ class Switching:
     def _everywhere(self, model: Model, images: Tensor, units: Sequence[Unit]) -> Tensor:
         """Return images (n, ...) in which the channel of one unit each is moved as far as the radius reaches."""
         rows = torch.arange(len(images), device=images.device)
+        channels, signs = torch.tensor([(unit.channel, unit.sign) for unit in units], device=images.device).T
 
         def asked(moved: Tensor, indices: Tensor) -> Tensor:
             places = inputs_of(model, moved if moved.requires_grad else moved.detach().requires_grad_(True)).places
             # A channel that is not there in this pass is nowhere.
             values = moved.new_zeros(len(moved))
-            for row, unit in enumerate([units[at] for at in indices.tolist()]):
-                inputs = places[unit.place] if unit.place < len(places) else None
-                if inputs is not None and unit.channel < inputs.greatest.shape[1]:
-                    signs = torch.tensor([unit.sign], device=moved.device)
-                    values[row] = -inputs.towards(rows[row : row + 1], torch.tensor([unit.channel]), signs)[0]
+            for row, at in enumerate(indices.tolist()):
+                inputs = places[units[at].place] if units[at].place < len(places) else None
+                if inputs is not None and units[at].channel < inputs.greatest.shape[1]:
+                    values[row] = -inputs.towards(rows[[row]], channels[[at]], signs[[at]])[0]
             return values
 
         search = IntegratedSearch(self.norm, self.epsilon, self.farthest, 1, self.points, 0, box=self.box)

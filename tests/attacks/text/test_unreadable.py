@@ -13,6 +13,7 @@ from seatrial.families.temperature_attack.params import DRAWN_WAYS, WAY_CONTROLS
 from workers.attacks.text.marked_words import LETTERS
 from workers.attacks.text.perturbation_grammar import draw_ways
 from workers.attacks.text.unreadable import (
+    SHARES,
     most_tolerated,
     pairs_of,
     some_of,
@@ -21,7 +22,7 @@ from workers.attacks.text.unreadable import (
     without,
     words_of,
 )
-from workers.families.temperature_attack.drawn_ways import MISSING_DRAWS, RANKED, SHARES, TIMES
+from workers.families.temperature_attack.drawn_ways import MISSING_DRAWS, RANKED, TIMES
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that hardly ever finds its footing."
 WAYS = draw_ways(DRAWN_WAYS, random.Random(0))
@@ -85,9 +86,7 @@ def test_words_that_were_asked_for_are_other_letters_and_no_others(words: set[st
 
 @given(st.lists(st.sampled_from(words_of(TEXT)), max_size=30), st.integers(0, 99))
 def test_some_words_are_half_a_quarter_and_as_many_in_a_row(told: list[str], seed: int) -> None:
-    found = some_of(" ".join(told), random.Random(seed))
-    assert tuple(found) == SHARES
-    half, quarter, row = found.values()
+    half, quarter, row = some_of(" ".join(told), random.Random(seed)).values()
     assert len(half) == len({*half} & {*told}) == (len({*told}) + 1) // 2
     assert {*quarter} <= {*half}
     assert len(row) == min(len(told), max(1, len(told) // 4)) >= len(quarter)

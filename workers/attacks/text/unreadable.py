@@ -12,6 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from workers.attacks.text.marked_words import letter
 from workers.attacks.text.perturbation_grammar import PAIR, WORD
 
+SHARES = ("half", "a quarter", "a quarter in a row")
+"""Of a text's words that are left out."""
+
 
 def words_of(text: str) -> list[str]:
     """Return the words of two letters and more, in lower case, each once, in the order of the text."""
@@ -42,7 +45,7 @@ def unreadable(text: str, words: Collection[str], rng: random.Random) -> str:
 
 
 def some_of(text: str, rng: random.Random) -> dict[str, list[str]]:
-    """Return some of a text's words, in lower case, in each of three ways: half of them, a quarter, and one in a row.
+    """Return some of a text's words, in lower case, by each of ``SHARES``.
 
     >>> some_of("A dull and tedious film.", random.Random(0))
     {'half': ['film', 'dull'], 'a quarter': ['film'], 'a quarter in a row': ['film']}
@@ -51,7 +54,7 @@ def some_of(text: str, rng: random.Random) -> dict[str, list[str]]:
     few = max(1, len(told) // 4)
     start = rng.randrange(max(1, len(told) - few + 1))
     half = rng.sample(words, (len(words) + 1) // 2)
-    return {"half": half, "a quarter": half[:few], "a quarter in a row": told[start : start + few]}
+    return dict(zip(SHARES, (half, half[:few], told[start : start + few]), strict=True))
 
 
 def without(text: str, words: Collection[str]) -> str:

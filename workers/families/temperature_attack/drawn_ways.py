@@ -31,8 +31,10 @@ from seatrial.families.temperature_attack.params import (
     TemperatureAttackParams,
 )
 from seatrial.families.temperature_attack.records import stays_right
+from workers.attacks.losses import margin
 from workers.attacks.text.perturbation_grammar import Way, draw_ways
 from workers.attacks.text.unreadable import (
+    SHARES,
     most_tolerated,
     pairs_of,
     some_of,
@@ -46,9 +48,6 @@ from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
 from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.marking import changed_words
-
-SHARES = ("half", "a quarter", "a quarter in a row")
-"""Of a text's words that are left out, in the order of the records."""
 
 DRAWN, CONFIRMED = "ways", "ways_confirmed"
 """Stages, by the names of their tables."""
@@ -172,7 +171,7 @@ class _Asked:
         self._rest = own[len(self._own) :]
 
     def needless(self, weak: frozenset[str]) -> dict[str, list[str]]:
-        """Return words that may all be unreadable, and pairs of neighbours, the most decisive first, and all ranked.
+        """Return words that may all be unreadable, pairs of neighbours that may, and words ranked; most decisive first.
 
         As many as there may be of those that speak for the decision, and what does not, if that may be too.
 
@@ -184,10 +183,9 @@ class _Asked:
         found = {"ranked": sorted(leads, key=lambda word: leads[word])}
         for name, units in (("words", words), ("pairs", pairs_of(self._own))):
             drawn = self._rng(name).sample(units, len(units))
-            idle = [unit for unit in drawn if weak.isdisjoint(unit.split())]
-            ordered = [unit for unit in drawn if unit not in idle] + idle
+            ordered = sorted(drawn, key=lambda unit: weak.isdisjoint(unit.split()))
             tolerated = list(most_tolerated(ordered, self._stands_without))
-            rest = [unit for unit in idle if unit not in tolerated]
+            rest = [unit for unit in ordered[len(tolerated) :] if weak.isdisjoint(unit.split())]
             if rest and self._stands_without(more := tolerated + rest):
                 tolerated = more
             found[name] = sorted(tolerated, key=lambda unit: min(leads.get(word, math.inf) for word in unit.split()))
@@ -196,9 +194,9 @@ class _Asked:
     def _leads_without(self, words: Sequence[str]) -> dict[str, float]:
         """Return by how much the decision leads in logits without each of some words, where there is an answer."""
         answers = self._context.scoring().scores(self._whole([without(self._own, [word]) for word in words]))
-        label = self._example.label
+        label = torch.tensor([self._example.label])
         return {
-            word: float(given[label] - torch.cat([given[:label], given[label + 1 :]]).max())
+            word: float(margin(given[None], label))
             for word, given in zip(words, answers, strict=True)
             if isinstance(given, Tensor) and decided(given) is not None
         }
