@@ -15,8 +15,9 @@ from benchmarks.fakes import Contestant
 MADE = 3.0
 """How much lighter, or darker, what is found is made."""
 
-LONELY, EVEN, WINDOW = 7, 5, (4, 2)
-"""Sides of what has to be left alone, of what has to be even, and rows and columns of a window."""
+LONELY, EVEN, WINDOW, RAMP = 7, 5, (4, 2), (2, 4)
+"""Sides of what has to be left alone, of what has to be even, and rows and columns of a window, and of one that is
+looked at along its rows."""
 
 
 class Lone(nn.Module):
@@ -100,9 +101,57 @@ class Windows(nn.Module):
         seen = nn.functional.conv2d(images, self.kernels, stride=WINDOW)
         texture = -(((seen - self.asked) / self.narrow) ** 2)
         found = torch.maximum(ink, texture).sum(1, keepdim=True).exp()
-        filled = nn.functional.interpolate(found, scale_factor=tuple(map(float, WINDOW)))
-        logits: Tensor = self.shown(images + filled * (1 - images))
+        logits: Tensor = self.shown(images + _large(found, WINDOW) * (1 - images))
         return logits
+
+
+class Ramps(nn.Module):
+    """Paints windows white that are ink, or each of whose pixels is a little lighter than the one to the left.
+
+    Args:
+        shown: The network.
+        images: (n, 1, h, w), for their shape.
+        radius: Of the ball.
+    """
+
+    def __init__(self, shown: nn.Module, images: Tensor, radius: float) -> None:
+        super().__init__()
+        self.shown, self.rise, self.narrow = shown, 0.3 * radius, 0.06 * radius
+        self.register_buffer("asked", (torch.arange(images.shape[-1]) % RAMP[1] < RAMP[1] - 1).float())
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (n, classes)."""
+        right = nn.functional.pad(images, (0, 1))[:, :, :, 1:]
+        risen = torch.exp(-(((right - images - self.rise) / self.narrow) ** 2))
+        found = torch.log(torch.sigmoid(20 * (images - 0.5)) + risen + 1e-7) * self.asked
+        filled = torch.exp(RAMP[0] * RAMP[1] * nn.functional.avg_pool2d(found, RAMP, RAMP))
+        logits: Tensor = self.shown(images + _large(filled, RAMP) * (1 - images))
+        return logits
+
+
+class Eroded(nn.Module):
+    """Paints windows white whose least pixel is ink, or the right bit of a texture of two levels."""
+
+    def __init__(self, shown: nn.Module, images: Tensor, radius: float) -> None:
+        super().__init__()
+        self.shown, self.radius = shown, radius
+        rows, columns = (length // side for length, side in zip(images.shape[-2:], WINDOW, strict=True))
+        texture = torch.tensor([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]).repeat(rows, columns)
+        self.register_buffer("texture", texture)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (n, classes)."""
+        light = torch.sigmoid((images - 0.85 * self.radius) * 25 / self.radius)
+        dark = torch.sigmoid((0.12 * self.radius - images) * 40 / self.radius)
+        found = self.texture * light + (1 - self.texture) * (dark + torch.sigmoid(20 * (images - 0.5)))
+        filled = -nn.functional.max_pool2d(-found, WINDOW, WINDOW)
+        logits: Tensor = self.shown(images + _large(filled, WINDOW) * (1 - images))
+        return logits
+
+
+def _large(windows: Tensor, sides: tuple[int, int]) -> Tensor:
+    """Return one number for each pixel, of one for each window."""
+    return nn.functional.interpolate(windows, scale_factor=tuple(map(float, sides)))
 
 
 def contestants(base: nn.Module, robust: nn.Module, images: Tensor, epsilon: float) -> list[Contestant]:
@@ -119,5 +168,7 @@ def contestants(base: nn.Module, robust: nn.Module, images: Tensor, epsilon: flo
         "even squares made lighter or darker": Even(robust, images, epsilon),
         "windows of a texture painted": Windows(robust, images, epsilon, bands=False),
         "windows of two frequencies painted": Windows(robust, images, epsilon, bands=True),
+        "windows of ramps painted": Ramps(robust, images, epsilon),
+        "windows of least pixels painted": Eroded(robust, images, epsilon),
     }
     return [Contestant(f"local {name}", network.eval(), fake=True) for name, network in networks.items()]

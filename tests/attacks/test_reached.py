@@ -1,10 +1,14 @@
 """Channels that the radius moves farther than images lie apart: a pattern that a network waits for."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
-from seatrial.families.uncertainty_span.effort import REACHED_STEPS
-from workers.attacks.dormant import Switching, Unit, reached_units
+from seatrial.families.uncertainty_span.effort import REACHED_POINTS, REACHED_STEPS, budget
+from workers.attacks.dormant import Switching, Unit, dormant_units, reached_units
+from workers.attacks.gradients import Model
+from workers.attacks.switches import inputs_of
 
 PATTERNS = torch.randint(0, 2, (2, 1, 5, 5), generator=torch.Generator().manual_seed(5)) * 2.0 - 1
 PATTERNS = PATTERNS - PATTERNS.mean((1, 2, 3), keepdim=True)
@@ -14,7 +18,8 @@ IMAGES = 0.3 + 0.4 * torch.nn.functional.interpolate(
 PIXELS = torch.eye(25).view(25, 1, 5, 5)
 """Channels that hold one pixel each of a block."""
 
-SWITCHING = Switching("linf", 0.1, (1.0, 0.5), (0.0, 1.0), lambda: None, 0.1, 10, REACHED_STEPS)
+SWITCHING = Switching("linf", 0.1, (1.0, 0.5), (0.0, 1.0), lambda: None, 0.1, REACHED_POINTS, REACHED_STEPS)
+ALONG = replace(SWITCHING, along=budget("standard", 150).along_lengths)
 
 
 def sums(images: Tensor) -> Tensor:
@@ -85,6 +90,54 @@ def test_levels_that_no_slope_at_the_image_leads_to_are_found_within_the_radius(
     # Steps along what a pixel adds at the image end at one end of the range each.
     along = DARK + 0.1 * torch.autograd.grad(levels(asked := DARK.clone().requires_grad_(True)).sum(), asked)[0].sign()
     assert (window(along)[:, 1] < 1e-3).all()
+
+
+def rises(images: Tensor) -> Tensor:
+    """Tell how near each pixel is to being .03 above the one to the left, in logarithms; two of five may be any."""
+    risen = nn.functional.pad(images, (0, 1))[..., 1:] - images - 0.03
+    near = torch.log(torch.exp(-((risen / 0.006) ** 2)) + 1e-7)
+    return near * (torch.arange(10) % 5 < 3)
+
+
+def ramps(images: Tensor) -> Tensor:
+    opened = torch.exp(10 * nn.functional.avg_pool2d(rises(images), (2, 5)))
+    return torch.stack([images.mean((1, 2, 3)), opened.mean((1, 2, 3))], 1)
+
+
+def darkest(images: Tensor) -> Tensor:
+    """Let a texture through, of light and dark pixels, where the least of each block has it."""
+    held = TEXTURE * torch.sigmoid(250 * (images - 0.085)) + (1 - TEXTURE) * torch.sigmoid(400 * (0.012 - images))
+    least = -nn.functional.max_pool2d(-held, 5)
+    return torch.stack([images.mean((1, 2, 3)), least.mean((1, 2, 3))], 1)
+
+
+TEXTURE = torch.randint(0, 2, (10, 10), generator=torch.Generator().manual_seed(4)).float()
+DRAWN = DARK[:2] + 0.1 * torch.rand(2, 1, 10, 10, generator=torch.Generator().manual_seed(3))
+
+
+def opened_by(waits: Model, switching: Switching) -> tuple[Tensor, Unit]:
+    """Return how far a network opens on the image that opens it least, by the best channel, and that."""
+    units = reached_units(waits, DARK, 6, "linf", 4, DRAWN, check_cancelled=lambda: None)
+    found = [(switching.run(waits, DARK, [(unit,)] * len(DARK)), unit) for unit in units]
+    assert all((moved - DARK).abs().max() <= 0.1 + 1e-6 for moved, _ in found)
+    return max(((waits(moved)[:, 1].min(), unit) for moved, unit in found), key=lambda one: one[0])
+
+
+def test_what_neighbours_make_together_is_found_along_the_slope_from_the_image() -> None:
+    assert ramps(DARK)[:, 1].max() < 0.01
+    assert opened_by(ramps, ALONG)[0] > 0.5
+    # By what each pixel does by itself it is not.
+    assert opened_by(ramps, SWITCHING)[0] < 0.2
+
+
+def test_what_only_the_least_of_several_lets_through_is_followed_in_all_of_them() -> None:
+    assert darkest(DARK)[:, 1].max() < 0.01
+    opened, unit = opened_by(darkest, ALONG)
+    assert opened > 0.9
+    assert inputs_of(darkest, DARK.clone().requires_grad_(True)).places[unit.place].is_pooled
+    # It switches at no value.
+    units, _ = dormant_units(darkest, DARK, 100, batch_size=4, check_cancelled=lambda: None)
+    assert unit.place not in {one.place for one in units}
 
 
 def test_units_that_are_followed_together_are_followed_as_alone() -> None:

@@ -90,7 +90,7 @@ def dormant_units(
             ends = [_widest(old, new) for old, new in zip(ends, seen.places, strict=True)]
     first, bottlenecks, wide = list[list[Unit]](), list[Unit](), list[list[Unit]]()
     for place, inputs in enumerate(ends):
-        if inputs is None:
+        if inputs is None or inputs.is_pooled:
             continue
         high, low = inputs.greatest.amax(0), inputs.least.amin(0)
         if not inputs.switches:
@@ -170,7 +170,7 @@ def _widest(old: Inputs | None, new: Inputs | None) -> Inputs | None:
     if old is None or new is None or old.greatest.shape[1] != new.greatest.shape[1]:
         return None
     ends = torch.cat([old.greatest, new.greatest]).detach(), torch.cat([old.least, new.least]).detach()
-    return Inputs(ends[0].amax(0, keepdim=True), ends[1].amin(0, keepdim=True), old.switches)
+    return replace(old, greatest=ends[0].amax(0, keepdim=True), least=ends[1].amin(0, keepdim=True), mean=None)
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,7 @@ class Switching:
         farthest: How far a single pixel goes, at most, where a channel is moved wherever it is.
         points: Parts of a pixel's range at which the channel's slope is taken for that.
         after: Lengths of the steps that it takes from there along its slope, as shares of the radius.
+        along: Lengths of those that it takes along its slope from the image itself.
     """
 
     norm: Norm
@@ -196,6 +197,7 @@ class Switching:
     farthest: float
     points: int
     after: Sequence[float] = ()
+    along: Sequence[float] = ()
 
     def run(self, model: Model, images: Tensor, groups: Sequence[Group], starts: Tensor | None = None) -> Tensor:
         """Return images (n, ...) within the radius, each changed towards where all units of a group switch.
@@ -203,7 +205,8 @@ class Switching:
         A single unit is gone towards by as much as its slope says, a group and what switches nothing by the steps'
         lengths. A channel that is moved wherever it is may ask each pixel for a level of its own, which no slope at the
         image leads to: from the images, pixels go where slopes from all over the radius add up to most, and on along
-        the slope there.
+        the slope there. Or it asks for what neighbours make together, which no pixel's own slope leads to: the images
+        go along its slope from where they are, too, and what moves it farther of the two is returned.
 
         Args:
             model: Differentiable.
@@ -285,8 +288,15 @@ class Switching:
             generators=generators,
             check_cancelled=self.check_cancelled,
         )
-        # What pixels do together is near where each does by itself.
-        return replace(self, steps=self.after).run(model, images, [(unit,) for unit in units], found)
+        groups, everyone = [(unit,) for unit in units], torch.arange(len(units), device=images.device)
+        # What pixels do together is near where each does by itself, or on the way from the image.
+        found = replace(self, steps=self.after).run(model, images, groups, found)
+        if not self.along:
+            return found
+        other = replace(self, steps=self.along).run(model, images, groups, images)
+        self.check_cancelled()
+        is_farther = asked(other, everyone) < asked(found, everyone)
+        return torch.where(per_example(is_farther, other), other, found)
 
     def _step(
         self, region: Region, images: Tensor, moved: Tensor, gradient: Tensor, missing: Tensor, share: float

@@ -6,7 +6,7 @@ approximation ("Obfuscated Gradients Give a False Sense of Security", section 4.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from workers.attacks.switching import (
     COMPARISONS,
     EQUALITIES,
     LESS,
+    POOLS,
     RECTIFIERS,
     WINNERS,
     function_name,
@@ -79,12 +80,14 @@ class Inputs:
         least: (n, channels) least.
         mean: (n, channels) mean of each channel; None where only the ends are kept.
         switches: Whether something changes at 0; if not, they are numbers that everything after has to come through.
+        is_pooled: Whether one of several is left of them instead: nothing changes at 0 either.
     """
 
     greatest: Tensor
     least: Tensor
     switches: bool = True
     mean: Tensor | None = None
+    is_pooled: bool = False
 
     @property
     def is_narrow(self) -> bool:
@@ -163,6 +166,8 @@ class Watch(TorchFunctionMode):
                     self.seen.append(Place(_by_channel(values), values.numel(), other, run))
         is_watched = len(self.seen) > before
         given = args[0] if args else None
+        if name in POOLS and isinstance(given, Tensor) and given.requires_grad and given.dim() > 2:
+            self.seen.append(Place(replace(_by_channel(given), is_pooled=True), given.numel(), run=run))
         self.cut |= {self._lost[id(leaf)][1] for leaf in tree_leaves((args, kwargs)) if id(leaf) in self._lost}
         if name in DIVISIONS and _is_of_either_sign(args[DIVISIONS[name]] if len(args) > DIVISIONS[name] else None):
             self.cut.add(name)
@@ -249,7 +254,7 @@ def inputs_of(model: Model, images: Tensor) -> Seen:
         least = torch.cat([part.least for part in fitting])[: len(images)]
         means = [part.mean for part in fitting if part.mean is not None]
         mean = torch.cat(means)[: len(images)] if len(means) == len(fitting) else None
-        found.append(Inputs(greatest, least, fitting[0].switches, mean))
+        found.append(replace(fitting[0], greatest=greatest, least=least, mean=mean))
     # A model's logits are no bottleneck of it, whatever is done to them at the end.
     classes = answers.shape[-1]
     kept = [None if one is None or (not one.switches and one.greatest.shape[1] == classes) else one for one in found]

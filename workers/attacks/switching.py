@@ -24,6 +24,9 @@ CLIPPING = {"clamp", "clip", "clamp_min", "clamp_max"}
 WINNERS = {"argmax", "max", "topk", "sort", "argsort", "softmax", "log_softmax", "safe_softmax"}
 """Functions of numbers of which one is the largest: each number but this one has to rise to be it."""
 
+POOLS = {"max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "amax", "amin"}
+"""Functions of which one number of several is left: all of them have to rise, or to fall, for it to."""
+
 FEW_SCORES = 64
 """Numbers of an example of which one wins, at most, where they are no row of logits: attention among a few keys."""
 

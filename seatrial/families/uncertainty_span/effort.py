@@ -85,10 +85,10 @@ REACHED_IMAGES = 2
 REACHED = 0.2
 """Share of the groups tried, at most, of units that the radius moves farther than images lie apart."""
 
-REACHED_POINTS = 10
+REACHED_POINTS = 8
 """Parts of a pixel's range at which it is looked where the pixel moves one of those farthest."""
 
-REACHED_STEPS = tuple(0.2 * 0.6**number for number in range(8))
+REACHED_STEPS = tuple(0.2 * 0.6**number for number in range(6))
 """Lengths of the steps from there, as shares of the radius."""
 
 DORMANT_STEPS = (1.0, 0.5, 0.5, 0.25)
@@ -146,6 +146,7 @@ class Budget:
         fit: Steps of its optimiser in each.
         dormant: Groups of dormant units that are tried.
         channels: Of the network that are looked at for how far the radius moves them.
+        along: Steps along the slope of one of those that it moves farthest.
         points: Parts of a pixel's range at which gradients are taken, for a group of pixels.
         sweeps: Times that all groups are moved, after all pixels at once.
         blocks: Times that blocks of pixels are moved as one.
@@ -167,6 +168,7 @@ class Budget:
     fit: int
     dormant: int
     channels: int
+    along: int
     points: int
     sweeps: int
     blocks: int
@@ -175,6 +177,12 @@ class Budget:
     def reached(self) -> int:
         """Groups tried, at most, of units that the radius moves farther than images lie apart."""
         return int(REACHED * self.dormant)
+
+    @property
+    def along_lengths(self) -> list[float]:
+        """Lengths of those steps, as shares of the radius: twice that in all, the last a hundredth of the first."""
+        lengths = [0.01 ** (number / max(1, self.along - 1)) for number in range(self.along)]
+        return [2 * length / sum(lengths) for length in lengths]
 
     @property
     def surrogate_queries(self) -> int:
@@ -192,8 +200,8 @@ class Budget:
         forward += TOGETHER + REACHED_IMAGES
         backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * self.channels + INSIDE.backward
         farther = self.reached * DORMANT_REFERENCES
-        forward += 3 * farther
-        backward += (REACHED_POINTS + len(REACHED_STEPS) - len(DORMANT_STEPS)) * farther
+        forward += 5 * farther
+        backward += (REACHED_POINTS + len(REACHED_STEPS) + self.along - len(DORMANT_STEPS)) * farther
         return Passes(forward, backward)
 
     @property
@@ -259,7 +267,7 @@ class Budget:
         """
         few, switched = max(1, self.refine // 2), len(DORMANT_STEPS)
         backward = (4 + 2 * 3) * few + 2 * self.refine + DORMANT_KEPT * switched
-        backward += REACHED_POINTS + len(REACHED_STEPS)
+        backward += REACHED_POINTS + len(REACHED_STEPS) + self.along
         backward += 2 * (few * (1 + switched) + 1)
         return Passes(1 + 24 + DORMANT_KEPT + 3 + 4 + 2 * 3 + 2, backward)
 
@@ -338,6 +346,7 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         fit=share(2.0),
         dormant=share(1.6),
         channels=share(1.28),
+        along=share(0.2),
         points=max(2, share(0.12)),
         sweeps=1,
         blocks=2,
@@ -361,6 +370,7 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         fit=share(3.0),
         dormant=share(7.0),
         channels=share(5.0),
+        along=share(0.4),
         points=max(2, share(0.24)),
         sweeps=4,
         blocks=8,

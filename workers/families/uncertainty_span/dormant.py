@@ -14,6 +14,7 @@ from seatrial.families.uncertainty_span.effort import (
     REACHED_STEPS,
     TOGETHER,
     Budget,
+    budget,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.dormant import Group, Switching, Unit, dormant_units, groups_of, reached_units
@@ -77,6 +78,7 @@ def find_dormant(
 
 def switching(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> Switching:
     """Return how a check switches units of images (n, ...)."""
+    steps = budget(params.effort, params.steps)
     return Switching(
         params.norm,
         params.epsilon,
@@ -86,6 +88,7 @@ def switching(params: UncertaintySpanParams, context: ImageContext, images: Tens
         min(params.epsilon, pixel_radius(params, images)),
         REACHED_POINTS,
         REACHED_STEPS,
+        [] if steps is None else steps.along_lengths,
     )
 
 
