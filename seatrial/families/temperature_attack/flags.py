@@ -182,7 +182,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=EVERY_ATTACK,
         meaning="Texts that withstand a recipe change class, or have no answer, when words of theirs are written "
-        "otherwise as a reader reads past, in 43 ways (in quotes or brackets, as tags, with accents or digits, in "
+        "otherwise as a reader reads past, in 45 ways (in quotes or brackets, as tags, with accents or digits, in "
         "capitals, stuttered, run together, on lines of their own; all words, those that an attack changed, or words "
         "and ways as they are drawn), and do not when each of the same words has a typing error. More than two in ten "
         "in one way (lower end of the interval, corrected for the ways), or more than three in ten in any, and one in "

@@ -81,7 +81,7 @@ FEWEST_SURVIVORS = 20
 MEANING_FREE_EDITS = 40
 """Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
 
-WAYS = 43
+WAYS = 45
 """To write words otherwise that a reader reads past."""
 
 MARKS = 2 * WAYS + 45
@@ -97,7 +97,7 @@ CONFIRMED_WAYS = 12
 FEWEST_WITHSTANDING = 10
 """Texts that have to withstand all attacks for that."""
 
-WAY_CONTROLS = 79
+WAY_CONTROLS = 80
 """Questions about each of them, at most, that look for words which may be unreadable (46 of 64 words, and 57 of 200),
 rank 24 of these, and leave out some of them in three ways, and make those unreadable."""
 

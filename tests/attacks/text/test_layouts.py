@@ -38,26 +38,47 @@ def test_what_is_printed_has_its_marks_at_words() -> None:
     assert SPELT["as it is printed, with a capital and a full stop"]("a film") == "A film."
 
 
-@given(TEXTS, st.sampled_from(ASIDES), st.sampled_from(WHICH), st.integers(0, 99))
+@given(TEXTS, st.sampled_from(ASIDES), st.sampled_from(WHICH), st.integers(0, 99), st.booleans())
 def test_stretches_are_within_marks_and_all_else_is_as_it_was(
-    text: str, marks: tuple[str, str], which: str, seed: int
+    text: str, marks: tuple[str, str], which: str, seed: int, is_known: bool
 ) -> None:
     before, behind = marks
-    ranked = random.Random(seed).sample(words_of(text), len(words_of(text)))
-    found = write_stretches(before, behind, which, text, ranked, random.Random(seed))
+    rng = random.Random(seed)
+    gains = {word: rng.uniform(-1, 1) for word in words_of(text)} if is_known else {}
+    found = write_stretches(before, behind, which, text, gains, rng)
     assert len(found) - len(text) <= CHARACTERS
     assert "".join(re.findall("[a-z]", re.sub("</?[bi]>", "", found))) == "".join(re.findall("[a-z]", text))
-    if which != "all" and text:
-        inside = found[found.index(before) + len(before) : found.rindex(behind)]
-        assert 1 <= len(inside.split()) <= max(STRETCHES)
-        assert not ranked or ranked[0 if which == "the one most for" else -1] in inside.split()
+    if not text:
+        return
+    words = text.split()
+    sign = 1 if which.endswith("for") else -1
+    told = [sign * gains.get(word, 0.0) for word in words]
+    sizes = [size for size in STRETCHES if size <= len(words)] or [len(words)]
+    worth = {(start, size): sum(told[start : start + size]) for size in sizes for start in range(len(words) - size + 1)}
+    # Between the marks, as often as they are there.
+    if which.startswith("the one"):
+        inside = found[found.index(before) + len(before) : found.rindex(behind)].split()
+        assert sum(sign * gains.get(word, 0.0) for word in inside) == pytest.approx(max(worth.values()))
+    if before == "[":
+        stretches = [one.split() for one in re.findall(r"\[([^\]]*)\]", found)]
+        added = [sum(sign * gains.get(word, 0.0) for word in one) for one in stretches]
+        assert max(added) == pytest.approx(max(worth.values()))
+        assert not is_known or sum(one < 0 for one in added) <= (max(added) <= 0)
+        assert {len(one) for one in stretches} <= {*sizes}
+        assert not re.search(r"\] \[", found)
 
 
-def test_all_stretches_of_a_text_leave_words_between_them() -> None:
+def test_as_many_stretches_are_in_marks_as_speak_for_the_decision() -> None:
     text = " ".join(f"word{number}" for number in range(40))
-    for seed in range(20):
-        found = write_stretches("(", ")", "all", text, None, random.Random(seed))
-        stretches = re.findall(r"\(([^()]*)\)", found)
-        assert len({len(one.split()) for one in stretches}) == 1
-        assert len(stretches) >= min(40 // 7, CHARACTERS // 2) - 1
-        assert not re.search(r"\) \(", found)
+    gains = {f"word{number}": -1.0 if number % 4 == 3 else 1.0 for number in range(40)}
+    found = write_stretches("(", ")", "those most for", text, gains, random.Random(0))
+    stretches = [one.split() for one in re.findall(r"\(([^()]*)\)", found)]
+    assert len(stretches) >= 4
+    # Of three and of six or more: no shorter one says as much.
+    assert all(sum(gains[word] for word in one) >= 3.0 for one in stretches[:1])
+    against = write_stretches("(", ")", "those most against", text, gains, random.Random(0))
+    assert all(sum(gains[word] for word in one.split()) <= 0 for one in re.findall(r"\(([^()]*)\)", against))
+    # Where nothing is known they are anywhere, as many as there may be.
+    drawn = {write_stretches("(", ")", "those most for", text, {}, random.Random(seed)) for seed in range(9)}
+    assert len(drawn) == 9
+    assert min(one.count("(") for one in drawn) >= 5

@@ -98,6 +98,8 @@ def test_no_more_characters_are_edited_than_an_attack_may(way: str) -> None:
         ("wide letters", "\uff54\uff45dious"),
         ("capital first letters", "Tedious"),
         ("words in capitals", "TEDIOUS"),
+        ("notes at words", "tedious[1]"),
+        ("raised figures at words", "tedious\u00b9"),
     ],
 )
 def test_a_way_writes_all_words_but_stop_words(way: str, written: str) -> None:

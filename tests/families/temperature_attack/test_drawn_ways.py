@@ -33,6 +33,7 @@ from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.drawn_ways import (
     CONFIRMED,
     DRAWN,
+    LOSING,
     promising,
     read_ways,
     ways_stage,
@@ -244,7 +245,7 @@ def test_records_from_before_there_were_such_stages_are_read() -> None:
 def test_a_first_stage_from_before_words_were_ranked_is_gone_on_with() -> None:
     done, _ = asked(Correcting(QUOTED, -1.0), sample(COUNT))
     done = {name: table for name, table in done.items() if name != CONFIRMED}
-    done[DRAWN] = done[DRAWN].drop_columns(["ranked", "is_left_out", "is_unread"])
+    done[DRAWN] = done[DRAWN].drop_columns(["ranked", "gains", "losses", "is_left_out", "is_unread"])
     rows = done[DRAWN].to_pylist()
     rows = [row | {"turning": row["ways"]} for row in rows]
     done[DRAWN] = pa.Table.from_pylist(rows, schema=done[DRAWN].schema)
@@ -333,6 +334,38 @@ def test_words_that_may_be_touched_are_ranked_by_what_the_decision_is_without_th
         assert row["ranked"][0] == BAD[0]
         assert set(row["ranked"][:6]) <= {*BAD}
         assert row["words"][0] == BAD[0] or BAD[0] not in row["words"]
+
+
+def test_ways_by_which_decisions_lose_most_of_their_lead_are_asked_again() -> None:
+    model = Correcting()
+
+    def function(text: str) -> torch.Tensor:
+        """Count what is written twice for its opposite, a little, and not at all what has a hyphen within."""
+        odd = [word for found in re.findall(TWICE, text) for word in found.split()]
+        plain = re.sub(rf"{TWICE}|\S+-\S+", " ", text).split()
+        return torch.tensor([0.0, 0.1 + sum(map(model._says, plain)) - 0.7 * sum(map(model._says, odd))])
+
+    done, _ = asked(function, sample(2 * COUNT))
+    names, losses = dict[int, str](), dict[str, list[float]]()
+    for row in done[DRAWN].to_pylist():
+        names |= dict(zip(row["ways"], row["names"], strict=True))
+        assert len(row["gains"]) == len(row["ranked"])
+        for name, loss in zip(row["names"], row["losses"], strict=True):
+            losses.setdefault(name, []).append(loss)
+    chosen = [names[way] for way in promising(done[DRAWN])]
+    assert "written twice (words)" in chosen
+    assert min(losses["written twice (words)"]) > LOSING
+    # What loses the words alone loses nothing beyond.
+    assert not any("'-'" in name for name in chosen)
+    hyphened = [loss for name, found in losses.items() if name.startswith("parted") and "'-'" in name for loss in found]
+    assert hyphened
+    assert max(map(abs, hyphened)) < 0.05
+
+    # Of few turned texts alone none would be asked again.
+    few = [row | {"turning": []} for row in done[DRAWN].to_pylist()]
+    table = pa.Table.from_pylist(few, schema=done[DRAWN].schema)
+    assert "written twice (words)" in [names[way] for way in promising(table)]
+    assert promising(table.drop_columns(["losses"])) == []
 
 
 def test_what_turns_where_the_same_words_are_unreadable_is_not_counted() -> None:

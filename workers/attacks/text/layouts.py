@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from workers.attacks.text.marked_words import CHARACTERS
@@ -42,7 +42,7 @@ SPELT: dict[str, Callable[[str], str]] = {
 }
 """How a whole text is written otherwise."""
 
-STRETCHES = (1, 2, 3, 4, 6)
+STRETCHES = (2, 3, 4, 5, 6)
 """Words of a stretch of a text that is put in brackets, quotes or other marks, or on a line of its own."""
 
 ASIDES = (
@@ -52,9 +52,8 @@ ASIDES = (
 )
 """Those marks."""
 
-WHICH = ("all", "the one most for", "the one most against")
-"""Stretches that are put in them: as many as there are, or one, around the word that speaks most for the decision, or
-most against it."""
+WHICH = ("those most for", "those most against", "the one most for", "the one most against")
+"""Stretches that are put in them: one, or as many as may be, whose words speak most for the decision or against it."""
 
 
 def _in_the_middle(text: str, put: str) -> str:
@@ -78,7 +77,7 @@ def _sentence(text: str) -> str:
 
 
 def write_stretches(
-    before: str, behind: str, which: str, text: str, ranked: Sequence[str] | None, rng: random.Random
+    before: str, behind: str, which: str, text: str, gains: Mapping[str, float], rng: random.Random
 ) -> str:
     """Return a text with marks around stretches of it, with a word at least between two.
 
@@ -87,24 +86,26 @@ def write_stretches(
         behind: That after it.
         which: One of ``WHICH``; no more than thirty characters are written.
         text: A text.
-        ranked: Words, in lower case, by how much they speak for the decision; None: a stretch is drawn.
-        rng: What draws how long stretches are, and where they begin.
+        gains: By how much words, in lower case, speak for the decision; of others nothing is known.
+        rng: What draws among stretches that speak as much for it.
 
-    >>> write_stretches("(", ")", "the one most for", "A dull and tedious film.", ["tedious"], random.Random(1))
-    'A dull and (tedious film.)'
+    >>> write_stretches("(", ")", "those most for", "A dull and tedious film.", {"tedious": 1.0}, random.Random(1))
+    'A (dull and tedious) film.'
     """
     told = [found for found in re.finditer(r"\S+", text) if re.search(r"\w", found[0])]
-    words = min(rng.choice(STRETCHES), max(1, len(told) // 2))
-    if which == "all":
-        starts = list(range(rng.randrange(words + 1), len(told) - words + 1, words + 1))
-        most = CHARACTERS // max(1, len(before) + len(behind))
-        starts = rng.sample(starts, min(most, len(starts)))
-    else:
-        places = {re.sub(r"^\W+|\W+$", "", found[0].lower()): at for at, found in enumerate(told)}
-        known = [places[word] for word in ranked or () if word in places] or [rng.randrange(max(1, len(told)))]
-        at = known[0 if which == WHICH[1] else -1] - rng.randrange(words)
-        starts = [max(0, min(at, len(told) - words))] if told else []
-    for start in sorted(starts, reverse=True):
-        begin, end = told[start].start(), told[start + words - 1].end()
+    sign = 1.0 if which.endswith("for") else -1.0
+    said = [sign * gains.get(re.sub(r"^\W+|\W+$", "", found[0].lower()), 0.0) for found in told]
+    sizes = [size for size in STRETCHES if size <= len(told)] or [len(told)]
+    spans = [(start, start + size) for size in sizes for start in range(len(told) - size + 1) if size]
+    worth = {(start, stop): sum(said[start:stop]) for start, stop in rng.sample(spans, len(spans))}
+    most = 1 if which.startswith("the one") else max(1, CHARACTERS // max(1, len(before) + len(behind)))
+    kept = list[tuple[int, int]]()
+    for start, stop in sorted(worth, key=lambda span: -worth[span]):
+        # The first is put in marks in any case, others where they help, or nothing is known.
+        helps = not kept or worth[start, stop] > 0 or not gains
+        if len(kept) < most and helps and all(stop < begin or end < start for begin, end in kept):
+            kept.append((start, stop))
+    for start, stop in sorted(kept, reverse=True):
+        begin, end = told[start].start(), told[stop - 1].end()
         text = text[:begin] + before + text[begin:end] + behind + text[end:]
     return text

@@ -282,6 +282,8 @@ MARKED: dict[str, Marking] = {
     "words on lines of their own": _gaps("\n"),
     "spaces a letter off": _shifted,
     "marks around phrases": _phrases,
+    "notes at words": written(_around("", "[1]"), 3),
+    "raised figures at words": written(_around("", "\u00b9")),
 }
 """By what they write, in the order they are asked."""
 

@@ -8,7 +8,7 @@ words, so that there are some hundred thousand and nobody knows beforehand which
 import random
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -16,76 +16,31 @@ from itertools import product
 from rapidfuzz.distance import Levenshtein
 
 from workers.attacks.text.layouts import ASIDES, SPELT, WHICH, WHOLE, write_stretches
-from workers.attacks.text.marked_words import CHARACTERS, LETTERS, PAIRS, Change, letter
+from workers.attacks.text.marked_words import CHARACTERS, LETTERS, Change, letter
+from workers.attacks.text.spellings import (
+    AROUND,
+    BEFORE,
+    BEHIND,
+    FORMS,
+    GAPS,
+    KEYS,
+    OPENINGS,
+    PARTING,
+    SIGNS,
+    SOUNDS,
+)
 
 Drawn = tuple[str, Change]
 """What it writes, for people, and what it makes of a word."""
 
-Allowed = Sequence[str] | None
+Allowed = Sequence[str] | Mapping[str, float] | None
 """Words in lower case that may be touched, or pairs of neighbours where a gap is, the first ones first; None where all
-may."""
+may. Of stretches all may, and it says how much words are known to speak for the decision."""
 
 WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
 NEGATION = r"\b(?:no|not|never|nor|neither|without)\b"
 PAIR = r"(?<!\w)([^\W\d_]{2,}) ([^\W\d_]{2,})(?!\w)"
 
-SIGNS = (
-    *string.punctuation,
-    *"\u2019\u201c\u201d\u2013\u2014\u2026\u00b7\u2022\u00b0\u2122\u00ae\u00a7\u00b6\u20ac\u00bf\u00a1",
-    *("\u200b", "\u00ad", "\u200d", "\ufeff", "\u0301", "\u0308", "\u0327"),
-    *("...", "--", "(s)", "[1]", "!!", "??", "''", ":)", "&nbsp;"),
-)
-GAPS = (
-    *string.punctuation,
-    *"\u2019\u2013\u2014\u2026\u00b7\u2022\u200b\u00a0\n\t",
-    *("  ", "   ", "\n\n", "--", "...", ""),
-)
-AROUND = (
-    *((pair[: len(pair) // 2], pair[len(pair) // 2 :]) for pair in (*PAIRS, "{}", "<>", "''", "``", "~~", "//", "||")),
-    *((pair[0], pair[1]) for pair in ("\u201c\u201d", "\u2018\u2019", "\u00ab\u00bb", "**", "__", "--", "==")),
-    *(("<b>", "</b>"), ("<i>", "</i>"), ("--", "--")),
-)
-BEFORE = (*"oeix@#$", "re", "over", "be", "mc", "pre-", "hyper", "mr")
-BEHIND = (*"sxyoze", "ed", "ing", "ly", "ish", "er", "ie", "en", "es", "'s", "s'", "'d", "ness", "est", "(es)", "(s)")
-PARTING = ("-", "-\n", "/", "|", ".", "'", "\u00b7", "--")
-KEYS = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuioiosdfghjkhxcvbnmnn", strict=True))
-SOUNDS = (
-    *(
-        ("[rl]", "w"),
-        ("th", "d"),
-        ("th", "f"),
-        ("th", "v"),
-        ("th", "z"),
-        ("s", "th"),
-        ("v", "b"),
-        ("b", "v"),
-        ("c|k", "q"),
-    ),
-    *(("c", "k"), ("ph", "f"), ("f", "ph"), ("w", "v"), ("v", "w"), ("z", "s"), ("s", "z"), ("ee|ea", "i")),
-    *(("oo", "u"), ("i", "y"), ("y", "i"), ("x", "ks"), ("ck", "k"), ("e", "a"), ("o", "u"), ("ou", "ow")),
-    *(("er", "a"), ("ing", "in'"), ("l", "r"), ("r", "l"), ("t", "d"), ("d", "t"), ("p", "b"), ("g", "j")),
-    *(("m", "n"), ("u", "v"), ("g", "k"), ("h", ""), ("rn", "m"), ("m", "rn"), ("d", "cl"), ("w", "vv")),
-    *(("s", "\u017f"), ("ss", "\u00df"), ("a", "e"), ("qu", "kw"), ("tion", "shun"), ("igh", "ite"), ("s", "5")),
-)
-"""How a sound is written, and how else."""
-
-FORMS: tuple[dict[str, str], ...] = (
-    dict(zip("aeiostlgbz", "4310571982", strict=True)),
-    dict(zip("aeiops", "@\u20ac!()$", strict=True)),
-    dict(zip("aeopcxyik", "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u043a", strict=True)),
-    *(dict(zip("aeiou", form, strict=True)) for form in ("áéíóú", "àèìòù", "äëïöü", "âêîôû", "āēīōū")),
-    *(
-        dict(zip("aeiou", form.split(), strict=True))
-        for form in ("Ã¡ Ã© Ã­ Ã³ Ãº", "&aacute; &eacute; &iacute; &oacute; &uacute;")
-    ),
-    *(
-        {one: chr(first + at) for at, one in enumerate(string.ascii_lowercase)}
-        for first in (0xFF41, 0x24D0, 0x1D41A, 0x1D5BA, 0x1D68A)
-    ),
-)
-"""Letters in other forms: digits, signs, Cyrillic, accents, accents decoded wrongly, wide, circled, mathematical."""
-
-OPENINGS = (*SIGNS, "oh", "well", "so", "note:", "re:", "1.", "a)", "hi,")
 AT = ("first", "second", "third", "middle", "last but one", "last", "drawn", "inner")
 PLACES = (
     "in front",
@@ -124,7 +79,10 @@ def _put(rng: random.Random) -> Drawn:
 
 
 def _around(rng: random.Random) -> Drawn:
-    before, behind = rng.choice(AROUND)
+    return _within(*rng.choice(AROUND))
+
+
+def _within(before: str, behind: str) -> Drawn:
     return f"{before!r} and {behind!r} around", lambda word, _: before + word + behind
 
 
@@ -236,11 +194,15 @@ def _spelt(old: str, new: str) -> Drawn:
 
 
 def _affix(rng: random.Random) -> Drawn:
-    if rng.random() < 0.6:
-        put = rng.choice(BEHIND)
-        return f"{put!r} behind", lambda word, _: word + put
-    front = rng.choice(BEFORE)
-    return f"{front!r} in front", lambda word, _: front + word
+    return _ending(rng.choice(BEHIND)) if rng.random() < 0.6 else _beginning(rng.choice(BEFORE))
+
+
+def _ending(put: str) -> Drawn:
+    return f"{put!r} behind", lambda word, _: word + put
+
+
+def _beginning(put: str) -> Drawn:
+    return f"{put!r} in front", lambda word, _: put + word
 
 
 def _form(rng: random.Random) -> Drawn:
@@ -307,7 +269,9 @@ def draw_way(rng: random.Random) -> Way:
 
 
 def draw_ways(count: int, rng: random.Random) -> list[Way]:
-    """Return so many ways, each once: layouts and sounds spelt otherwise, as there are few, and others as drawn.
+    """Return so many ways, each once: what there is little of first, then others as drawn.
+
+    That are layouts, marks around stretches and around words, endings, and sounds spelt otherwise.
 
     Args:
         count: At most some tens of thousands: there are no more than that of some kinds.
@@ -316,13 +280,19 @@ def draw_ways(count: int, rng: random.Random) -> list[Way]:
     ways = {name: Way(name, "whole", partial(_whole, name)) for name in SPELT}
     for (before, behind), which in product(ASIDES, WHICH):
         name = f"{before!r} and {behind!r} around stretches, {which}"
-        ways[name] = Way(name, "stretches", partial(write_stretches, before, behind, which))
-    for way in (_in_scope(*_spelt(*sound), "words") for sound in SOUNDS):
+        ways[name] = Way(name, "stretches", partial(_stretches, before, behind, which))
+    listed = [_spelt(*sound) for sound in SOUNDS] + [_within(*marks) for marks in AROUND]
+    for name, change in (*listed, *map(_ending, BEHIND), *map(_beginning, BEFORE)):
+        way = _in_scope(name, change, "words")
         ways[way.name] = way
     while len(ways) < count:
         way = draw_way(rng)
         ways.setdefault(way.name, way)
     return list(ways.values())[:count]
+
+
+def _stretches(before: str, behind: str, which: str, text: str, allowed: Allowed, own: random.Random) -> str:
+    return write_stretches(before, behind, which, text, allowed if isinstance(allowed, Mapping) else {}, own)
 
 
 def _whole(name: str, text: str, _: Allowed, __: random.Random) -> str:

@@ -76,6 +76,16 @@ def unreadable_where(text: str, edited: str, rng: random.Random) -> str:
     return re.sub(r"\S+", lambda piece: piece[0] if piece[0] in kept else _drawn(piece[0], rng), text)
 
 
+def written_otherwise(text: str, edited: str) -> list[str]:
+    """Return the words of a text, in lower case, of whatever an edit of it does not have as it stands there.
+
+    >>> written_otherwise("A dull film.", "A du*ll film.")
+    ['dull']
+    """
+    kept = set(edited.split())
+    return words_of(" ".join(piece for piece in text.split() if piece not in kept))
+
+
 def mistyped_where(text: str, edited: str, rng: random.Random) -> str:
     """Return a text with one typing error in each word of whatever an edit of it does not have as it stands there.
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 import torch
-from torch import Tensor
 
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
@@ -32,7 +31,7 @@ from seatrial.families.temperature_attack.params import (
 )
 from seatrial.families.temperature_attack.records import stays_right
 from workers.attacks.losses import margin
-from workers.attacks.text.perturbation_grammar import Way, draw_ways
+from workers.attacks.text.perturbation_grammar import Allowed, Way, draw_ways
 from workers.attacks.text.unreadable import (
     SHARES,
     most_tolerated,
@@ -42,6 +41,7 @@ from workers.attacks.text.unreadable import (
     unreadable_where,
     without,
     words_of,
+    written_otherwise,
 )
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
@@ -68,6 +68,9 @@ CONTROLS = 2
 PROMISING = 0.5
 """Share of its first texts that a way has to turn to be asked again."""
 
+LOSING = 0.15
+"""Share of their lead that the decisions about its first texts have to lose by a way, on average, to be asked again."""
+
 SCHEMA = pa.schema(
     [
         ("example_id", pa.int64()),
@@ -76,11 +79,14 @@ SCHEMA = pa.schema(
         # That may be unreadable.
         ("words", pa.list_(pa.string())),
         ("pairs", pa.list_(pa.string())),
-        # By how much they speak for the decision.
+        # By how much they speak for the decision: of the text's lead in logits, what it loses without each.
         ("ranked", pa.list_(pa.string())),
+        ("gains", pa.list_(pa.float64())),
         ("ways", pa.list_(pa.int64())),
         ("names", pa.list_(pa.string())),
         ("turning", pa.list_(pa.int64())),
+        # Of each way, what the lead loses beyond what it does without the words that are written otherwise.
+        ("losses", pa.list_(pa.float64())),
         # Of the first stage, by share: it stands without some of its words, and turns where those are unreadable.
         ("is_left_out", pa.list_(pa.bool_())),
         ("is_unread", pa.list_(pa.bool_())),
@@ -169,8 +175,9 @@ class _Asked:
         seen = context.scoring().seen(example.text)
         self._own = own if seen is None else own[: seen[-1]]
         self._rest = own[len(self._own) :]
+        self._whole_lead: float | None = None
 
-    def needless(self, weak: frozenset[str]) -> dict[str, list[str]]:
+    def needless(self, weak: frozenset[str]) -> dict[str, list[Any]]:
         """Return words that may all be unreadable, pairs of neighbours that may, and words ranked; most decisive first.
 
         As many as there may be of those that speak for the decision, and what does not, if that may be too.
@@ -179,8 +186,9 @@ class _Asked:
             weak: Words that speak for it, in lower case.
         """
         words = words_of(self._own)
-        leads = self._leads_without(sorted(words, key=lambda word: word not in weak)[:RANKED])
-        found = {"ranked": sorted(leads, key=lambda word: leads[word])}
+        gains = self._gains(sorted(words, key=lambda word: word not in weak)[:RANKED])
+        ranked = sorted(gains, key=lambda word: -gains[word])
+        found: dict[str, list[Any]] = {"ranked": ranked, "gains": [gains[word] for word in ranked]}
         for name, units in (("words", words), ("pairs", pairs_of(self._own))):
             drawn = self._rng(name).sample(units, len(units))
             ordered = sorted(drawn, key=lambda unit: weak.isdisjoint(unit.split()))
@@ -188,18 +196,23 @@ class _Asked:
             rest = [unit for unit in ordered[len(tolerated) :] if weak.isdisjoint(unit.split())]
             if rest and self._stands_without(more := tolerated + rest):
                 tolerated = more
-            found[name] = sorted(tolerated, key=lambda unit: min(leads.get(word, math.inf) for word in unit.split()))
+            found[name] = sorted(tolerated, key=lambda unit: -max(gains.get(word, -math.inf) for word in unit.split()))
         return found
 
-    def _leads_without(self, words: Sequence[str]) -> dict[str, float]:
-        """Return by how much the decision leads in logits without each of some words, where there is an answer."""
-        answers = self._context.scoring().scores(self._whole([without(self._own, [word]) for word in words]))
-        label = torch.tensor([self._example.label])
-        return {
-            word: float(margin(given[None], label))
-            for word, given in zip(words, answers, strict=True)
-            if isinstance(given, Tensor) and decided(given) is not None
-        }
+    def _gains(self, words: Sequence[str]) -> dict[str, float]:
+        """Return how much of its lead the decision loses without each of some words, where there is an answer."""
+        given = self._answers([self._own, *(without(self._own, [word]) for word in words)])
+        lead, *leads = map(self._lead, given)
+        if lead is None or lead <= 0:
+            return {}
+        self._whole_lead = lead
+        return {word: (lead - left) / lead for word, left in zip(words, leads, strict=True) if left is not None}
+
+    def _lead(self, given: Any) -> float | None:
+        """Return by how much an answer speaks for the right class, in logits; None where it is no answer."""
+        if decided(given) is None:
+            return None
+        return float(margin(given[None], torch.tensor([self._example.label])))
 
     def missing(self) -> dict[str, list[bool]]:
         """Return for each share of the words whether the decision stands without them, and turns in all draws."""
@@ -220,25 +233,42 @@ class _Asked:
             found: What :meth:`needless` says of the text.
         """
         # Records from before words were ranked have none.
-        allowed = {"words": found["words"], "gaps": found["pairs"], "stretches": found.get("ranked"), "whole": None}
+        gains = dict(zip(found.get("ranked") or (), found.get("gains") or (), strict=False))
+        allowed: dict[str, Allowed] = {"words": found["words"], "gaps": found["pairs"], "stretches": gains}
         edited = {
-            number: way.edit(self._own, allowed[way.kind], self._rng(f"way {number}")) for number, way in ways.items()
+            number: way.edit(self._own, allowed.get(way.kind), self._rng(f"way {number}"))
+            for number, way in ways.items()
         }
         edited = {number: text for number, text in edited.items() if text != self._own}
-        stands = self._stands(list(edited.values()))
-        turned = [number for number, is_standing in zip(edited, stands, strict=True) if not is_standing]
+        answers = dict(zip(edited, self._answers(list(edited.values())), strict=True))
+        turned = [number for number, given in answers.items() if decided(given) != self._example.label]
+        losses = [self._loss(edited[number], given, gains) for number, given in answers.items()]
         rngs = {number: self._rng(f"control {number}") for number in turned}
         for _ in range(CONTROLS):
             stands = self._stands([unreadable_where(self._own, edited[number], rngs[number]) for number in turned])
             turned = [number for number, is_standing in zip(turned, stands, strict=True) if is_standing]
-        return {"ways": list(edited), "names": [ways[number].name for number in edited], "turning": turned}
+        names = [ways[number].name for number in edited]
+        return {"ways": list(edited), "names": names, "turning": turned, "losses": losses}
+
+    def _loss(self, edited: str, given: Any, gains: Mapping[str, float]) -> float | None:
+        """Return what share of its lead a decision loses beyond what it does without the words written otherwise.
+
+        None where that is not known: no lead, or no answer.
+        """
+        lead = self._lead(given)
+        if lead is None or self._whole_lead is None:
+            return None
+        return 1 - lead / self._whole_lead - sum(gains.get(word, 0.0) for word in written_otherwise(self._own, edited))
 
     def _stands_without(self, units: Sequence[str]) -> bool:
         words, rng = {word for unit in units for word in unit.split()}, self._rng(f"without {len(units)}")
         return all(self._stands([unreadable(self._own, words, rng) for _ in range(TIMES)]))
 
     def _stands(self, texts: Sequence[str]) -> list[bool]:
-        return [decided(given) == self._example.label for given in self._context.scoring().scores(self._whole(texts))]
+        return [decided(given) == self._example.label for given in self._answers(texts)]
+
+    def _answers(self, texts: Sequence[str]) -> list[Any]:
+        return list(self._context.scoring().scores(self._whole(texts)))
 
     def _whole(self, texts: Sequence[str]) -> list[Text]:
         whole = [text + self._rest for text in texts]
@@ -250,15 +280,29 @@ class _Asked:
 
 
 def promising(records: Records) -> list[int]:
-    """Return the ways that turned most of the texts they were first asked of, the surest first.
+    """Return ways that turned most of the texts they were first asked of, the surest first.
+
+    After them come those by which decisions lose most of their lead, beyond what they do without the words: what turns
+    few of four texts may turn many of all.
 
     Args:
         records: Of the first stage.
     """
-    asked = Counter(way for ways in records["ways"].to_pylist() for way in ways or ())
-    turned = Counter(way for ways in records["turning"].to_pylist() for way in ways or ())
+    rows = [row for row in records.to_pylist() if row["ways"] is not None]
+    asked = Counter(way for row in rows for way in row["ways"])
+    turned = Counter(way for row in rows for way in row["turning"])
     ordered = sorted(turned, key=lambda way: (-turned[way] / asked[way], -asked[way], way))
-    return [way for way in ordered if turned[way] >= max(2, PROMISING * asked[way])][:CONFIRMED_WAYS]
+    sure = [way for way in ordered if turned[way] >= max(2, PROMISING * asked[way])]
+    # Records from before leads were kept have none.
+    losses: dict[int, list[float]] = {way: [] for way in asked if way not in sure}
+    for row in rows:
+        for way, loss in zip(row["ways"], row.get("losses") or (), strict=False):
+            if way in losses and loss is not None:
+                # One text's decision may have led by next to nothing.
+                losses[way].append(min(loss, 1.0))
+    means = {way: sum(found) / len(found) for way, found in losses.items() if len(found) > 1}
+    losing = sorted((way for way, mean in means.items() if mean >= LOSING), key=lambda way: (-means[way], way))
+    return [*sure, *losing][:CONFIRMED_WAYS]
 
 
 @dataclass(frozen=True)

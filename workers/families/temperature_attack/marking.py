@@ -1,6 +1,6 @@
 """What becomes of texts that withstood a search where words of theirs are written otherwise, which a reader reads past.
 
-Each is asked in 43 ways, with ways and words drawn besides. That is no search: one that is led by scores and labels
+Each is asked in 45 ways, with ways and words drawn besides. That is no search: one that is led by scores and labels
 turns most texts of honest models that read typing errors within thirty characters, as it turns most of any model that
 falls to one of these ways, and tells the two less well apart.
 """
