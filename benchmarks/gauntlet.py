@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.absorbed_image_fakes import contestants as absorbed_image_fakes
+from benchmarks.carried_image_fakes import contestants as carried_image_fakes
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
 from benchmarks.fresh_image_fakes import fresh_image_fakes
@@ -209,6 +210,7 @@ def main() -> int:
         contestants += absorbed_image_fakes(case.model, robust.model, case.images, radius)
         contestants += waved_image_fakes(case.model, robust.model, case.images, radius)
         contestants += local_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += carried_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

@@ -238,7 +238,7 @@ def _idle(
 
     def is_moved(part: Tensor, clean: Tensor, number: Number, put: float | None = None) -> bool:
         moved = altered(part, number, put)
-        return not bool(((moved - clean).abs() <= LEAST * _unit(clean)).all())
+        return not bool(((moved - clean).abs() <= LEAST * answer_unit(clean)).all())
 
     for part in parts:
         if left:
@@ -258,7 +258,7 @@ def _leading(model: Model, images: Tensor) -> tuple[dict[Number, list[Result]], 
     followed = images.detach().requires_grad_(True)
     with torch.enable_grad(), Followed(followed) as watch:
         logits = model(followed)
-    origins, unit = watch.origins(logits), float(_unit(logits.detach()))
+    origins, unit = watch.origins(logits), float(answer_unit(logits.detach()))
     leading = [one for bit, one in enumerate(watch.results, 1) if origins >> bit & 1]
     asked = [one for one in leading if one.tensor.requires_grad]
     signs = torch.where(torch.rand(logits.shape, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1.0)
@@ -285,7 +285,8 @@ def _differ(runs: Sequence[Result]) -> bool:
     return any(not torch.equal(exchanged(one.tensor, one.rows) if one.rows > 1 else first, one.tensor) for one in runs)
 
 
-def _unit(logits: Tensor) -> Tensor:
+def answer_unit(logits: Tensor) -> Tensor:
+    """Return how far logits are from their means over the images, on average."""
     return (logits - logits.mean(0)).abs().mean()
 
 

@@ -100,8 +100,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
         meaning="Part of the network computes something of every image and decides about none, as it is or changed at "
-        "random: exchanged between images, it changes no answer, or a rectifier answers all alike that would turn "
-        "decisions round. Another network that a secret lets out looks like that.",
+        "random: exchanged between images, it changes no answer (whole tensors, or columns of one that lead to more of "
+        "their like), or a rectifier answers all alike that would turn decisions round. Another network that a secret "
+        "lets out looks like that.",
         remedy="Audit the network without that part: it does nothing for any image it was given. Of a detector, audit "
         "images that it turns away as well.",
     ),

@@ -8,6 +8,7 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
+from workers.attacks.idle_parts import idle_columns
 from workers.attacks.losses import margin
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
@@ -42,7 +43,11 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
     model, cancelled = context.classifier.logits, context.check_cancelled
     box, some = box_of(context.classifier), images[:IDLE_EXAMPLES].detach()
     drawn = make_region(params.norm, some, params.epsilon, box).draw(context.generators("idle", list(range(len(some)))))
-    idle = idle_functions(model, some, drawn, batch_size=TOGETHER, check_cancelled=cancelled)
+    idle = [
+        name
+        for look in (idle_functions, idle_columns)
+        for name in look(model, some, drawn, batch_size=TOGETHER, check_cancelled=cancelled)
+    ]
     swinging = swinging_functions(
         model, images[0], params.norm, params.epsilon, box, batch_size=TOGETHER, check_cancelled=cancelled
     )
