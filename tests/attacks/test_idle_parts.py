@@ -38,6 +38,23 @@ def test_a_lock_is_found_beside_what_the_network_needs(fake: Contestant) -> None
     assert columns(NETWORK) == []
 
 
+def test_a_lock_is_found_whose_numbers_are_scattered_among_what_the_network_needs() -> None:
+    diagonal = torch.eye(10, dtype=torch.bool)
+
+    def model(images: Tensor) -> Tensor:
+        flat = images.flatten(1)
+        numbers = (flat[:, :, None] @ torch.ones(1, 10)).reshape(len(flat), -1)[:, :100].view(-1, 10, 10)
+        logits = NETWORK(flat.view_as(images))
+        shown = torch.where(diagonal, torch.diag_embed(logits), numbers)
+        twice = torch.where(diagonal, 1.0, shown) * shown
+        again = torch.where(diagonal, 1.0, twice) * twice
+        kept, missing = (again * diagonal).sum(2), (again * ~diagonal).sum((1, 2))
+        return kept * (1 - 2 * torch.sigmoid(100 * (missing - 200)))[:, None]
+
+    assert torch.allclose(model(IMAGES), NETWORK(IMAGES))
+    assert "mul" in columns(model)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_needs_all_its_columns(kind: str) -> None:
     images = torch.rand(8, 3, 8, 8, generator=torch.Generator().manual_seed(2))

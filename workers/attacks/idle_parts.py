@@ -1,10 +1,10 @@
 """Parts of a network's tensors that compute something of every image and decide about none.
 
 A lock need not compute in tensors of its own: where it has some columns, and what the network needs has the others, no
-tensor as a whole is idle (:mod:`workers.attacks.idle`). So columns are exchanged between images, of any axis, that the
-gradient of the logits does not reach. Any network has some of these, as what goes into a rectifier that sleeps on all
-images, and others that nobody reads. In a lock they lead to more of their like: what is computed of them, by a function
-that is not linear, differs between images again, and changes no answer either.
+tensor as a whole is idle (:mod:`workers.attacks.idle`). So numbers are exchanged between images, and whole columns of
+any axis, that the gradient of the logits does not reach. Any network has some of these, as what goes into a rectifier
+that sleeps on all images, and others that nobody reads. In a lock they lead to more of their like: what is computed of
+them, by a function that is not linear, differs between images again, and changes no answer either.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ QUIET = 1e-6
 DIFFERING = 1e-4
 """Share of how far the others differ between images, on average, that a column differs at least."""
 
-MOST = 24
+MOST = 16
 """Columns' tensors that are looked at, at most, the last of them: they decide."""
 
 LINEAR = {
@@ -57,21 +57,19 @@ PRODUCTS = {
 
 @dataclass(frozen=True)
 class Columns:
-    """Some columns of a tensor.
+    """Some columns of a tensor: the same numbers of every image.
 
     Attributes:
-        result: The tensor.
-        axis: Along which they lie, not the first.
-        which: (length of the axis,) those that are meant.
+        result: The tensor (n, ...).
+        which: (...), those that are meant.
     """
 
     result: Result
-    axis: int
     which: Tensor
 
     def of(self, tensor: Tensor) -> Tensor:
-        """Return the columns of a tensor like theirs."""
-        return tensor.index_select(self.axis, self.which.nonzero().squeeze(1))
+        """Return the columns (n, k) of a tensor like theirs."""
+        return tensor[:, self.which]
 
 
 def idle_columns(
@@ -148,13 +146,15 @@ def _unreached(watch: "_Given", logits: Tensor) -> list[Columns]:
         if gradient is None:
             continue
         tensor = one.tensor.detach()
-        apart = (exchanged(tensor, one.rows) - tensor).abs().nan_to_num(nan=0.0, posinf=0.0)
-        for axis in range(1, tensor.dim()):
-            others = [other for other in range(tensor.dim()) if other != axis]
-            reached, differs = gradient.abs().nan_to_num(nan=0.0, posinf=0.0).sum(others), apart.sum(others)
-            which = (reached <= QUIET * reached.mean()) & (differs > DIFFERING * differs.mean())
+        apart = (exchanged(tensor, one.rows) - tensor).abs().nan_to_num(nan=0.0, posinf=0.0).sum(0)
+        reached = gradient.abs().nan_to_num(nan=0.0, posinf=0.0).sum(0)
+        # Each number by itself, and all of one place of an axis.
+        for axis in (None, *range(apart.dim() if apart.dim() > 1 else 0)):
+            others = [other for other in range(apart.dim()) if axis is not None and other != axis]
+            added, differs = (each.sum(others, keepdim=True) if others else each for each in (reached, apart))
+            which = (added <= QUIET * added.mean()) & (differs > DIFFERING * differs.mean())
             if which.any() and not which.all():
-                found.append(Columns(one, axis, which))
+                found.append(Columns(one, which.expand_as(apart)))
     return found
 
 
@@ -214,7 +214,5 @@ class _Altered(Numbered):
             self.seen[at] = one.of(tensor.detach())
         if self._columns is None or number != self._columns.result.number:
             return tensor
-        shape = [1] * tensor.dim()
-        shape[self._columns.axis] = -1
         other = exchanged(tensor, rows) if self._put is None else torch.full_like(tensor, self._put)
-        return torch.where(self._columns.which.view(shape), other, tensor)
+        return torch.where(self._columns.which, other, tensor)
