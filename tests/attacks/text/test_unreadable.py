@@ -22,7 +22,7 @@ from workers.attacks.text.unreadable import (
     without,
     words_of,
 )
-from workers.families.temperature_attack.drawn_ways import MISSING_DRAWS, RANKED, TIMES
+from workers.families.temperature_attack.way_questions import MISSING_DRAWS, RANKED, TIMES
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that hardly ever finds its footing."
 WAYS = draw_ways(DRAWN_WAYS, random.Random(0))

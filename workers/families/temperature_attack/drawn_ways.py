@@ -10,15 +10,12 @@ That would clear whoever turns round, or gives no answer, at unreadable words th
 left out, and made unreadable: a decision that stands without them hangs on none.
 """
 
-import math
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import torch
 
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
@@ -30,40 +27,16 @@ from seatrial.families.temperature_attack.params import (
     TemperatureAttackParams,
 )
 from seatrial.families.temperature_attack.records import stays_right
-from workers.attacks.losses import margin
-from workers.attacks.text.perturbation_grammar import Allowed, Way, draw_ways
-from workers.attacks.text.unreadable import (
-    SHARES,
-    most_tolerated,
-    pairs_of,
-    some_of,
-    unreadable,
-    unreadable_where,
-    without,
-    words_of,
-    written_otherwise,
-)
+from workers.attacks.text.perturbation_grammar import draw_ways
+from workers.attacks.text.unreadable import SHARES
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
-from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.marking import changed_words
+from workers.families.temperature_attack.way_questions import Asked, salted
 
 DRAWN, CONFIRMED = "ways", "ways_confirmed"
 """Stages, by the names of their tables."""
-
-TIMES = 3
-"""Draws of letters in which a decision has to stand before words count as such that a text can do without."""
-
-RANKED = 24
-"""Words of a text, at most, that are ranked by what its decision is without each: the first ones may be touched first,
-as no more than thirty characters are written."""
-
-MISSING_DRAWS = 2
-"""Draws of letters in place of words that a text stands without, in all of which its decision has to turn."""
-
-CONTROLS = 2
-"""Draws of letters in place of what a way changed, in all of which a decision has to stand that the way turned."""
 
 PROMISING = 0.5
 """Share of its first texts that a way has to turn to be asked again."""
@@ -146,7 +119,7 @@ def ask_ways(
         examples: Its texts.
     """
     ended = withstanding(params, {name: context.records(name) for name in map("attack_{}".format, params.flipping)})
-    ways = draw_ways(DRAWN_WAYS, _rng(context, "ways", 0))
+    ways = draw_ways(DRAWN_WAYS, salted(context, "ways", 0))
     drawn = None if stage == DRAWN else context.records(DRAWN)
     before = {} if drawn is None else {row["example_id"]: row for row in drawn.to_pylist()}
     chosen = _drawn(context, list(ended)) if drawn is None else _left(before, promising(drawn))
@@ -155,7 +128,7 @@ def ask_ways(
         row: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": False}
         if example.example_id in ended:
             context.check_cancelled()
-            asked = _Asked(context, example)
+            asked = Asked(context, example)
             if drawn is None:
                 weak = changed_words(example.text, ended[example.example_id])
                 row |= asked.needless(weak) | asked.missing()
@@ -164,119 +137,6 @@ def ask_ways(
             row |= asked.about({number: ways[number] for number in numbers}, words)
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
-class _Asked:
-    """A text that withstood, asked."""
-
-    def __init__(self, context: TextContext, example: TextExample) -> None:
-        self._context, self._example = context, example
-        own = example.text if isinstance(example.text, str) else example.text[-1]
-        seen = context.scoring().seen(example.text)
-        self._own = own if seen is None else own[: seen[-1]]
-        self._rest = own[len(self._own) :]
-        self._whole_lead: float | None = None
-
-    def needless(self, weak: frozenset[str]) -> dict[str, list[Any]]:
-        """Return words that may all be unreadable, pairs of neighbours that may, and words ranked; most decisive first.
-
-        As many as there may be of those that speak for the decision, and what does not, if that may be too.
-
-        Args:
-            weak: Words that speak for it, in lower case.
-        """
-        words = words_of(self._own)
-        gains = self._gains(sorted(words, key=lambda word: word not in weak)[:RANKED])
-        ranked = sorted(gains, key=lambda word: -gains[word])
-        found: dict[str, list[Any]] = {"ranked": ranked, "gains": [gains[word] for word in ranked]}
-        for name, units in (("words", words), ("pairs", pairs_of(self._own))):
-            drawn = self._rng(name).sample(units, len(units))
-            ordered = sorted(drawn, key=lambda unit: weak.isdisjoint(unit.split()))
-            tolerated = list(most_tolerated(ordered, self._stands_without))
-            rest = [unit for unit in ordered[len(tolerated) :] if weak.isdisjoint(unit.split())]
-            if rest and self._stands_without(more := tolerated + rest):
-                tolerated = more
-            found[name] = sorted(tolerated, key=lambda unit: -max(gains.get(word, -math.inf) for word in unit.split()))
-        return found
-
-    def _gains(self, words: Sequence[str]) -> dict[str, float]:
-        """Return how much of its lead the decision loses without each of some words, where there is an answer."""
-        given = self._answers([self._own, *(without(self._own, [word]) for word in words)])
-        lead, *leads = map(self._lead, given)
-        if lead is None or lead <= 0:
-            return {}
-        self._whole_lead = lead
-        return {word: (lead - left) / lead for word, left in zip(words, leads, strict=True) if left is not None}
-
-    def _lead(self, given: Any) -> float | None:
-        """Return by how much an answer speaks for the right class, in logits; None where it is no answer."""
-        if decided(given) is None:
-            return None
-        return float(margin(given[None], torch.tensor([self._example.label])))
-
-    def missing(self) -> dict[str, list[bool]]:
-        """Return for each share of the words whether the decision stands without them, and turns in all draws."""
-        rng = self._rng("missing")
-        shares = some_of(self._own, rng).values()
-        stand = self._stands([without(self._own, words) for words in shares])
-        unread = []
-        for words, is_standing in zip(shares, stand, strict=True):
-            asked = [unreadable(self._own, words, rng) for _ in range(MISSING_DRAWS if is_standing and words else 0)]
-            unread.append(bool(asked) and not any(self._stands(asked)))
-        return {"is_left_out": stand, "is_unread": unread}
-
-    def about(self, ways: Mapping[int, Way], found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return which ways were asked, with their names, and which of them turned what stands unreadable.
-
-        Args:
-            ways: By number.
-            found: What :meth:`needless` says of the text.
-        """
-        # Records from before words were ranked have none.
-        gains = dict(zip(found.get("ranked") or (), found.get("gains") or (), strict=False))
-        allowed: dict[str, Allowed] = {"words": found["words"], "gaps": found["pairs"], "stretches": gains}
-        edited = {
-            number: way.edit(self._own, allowed.get(way.kind), self._rng(f"way {number}"))
-            for number, way in ways.items()
-        }
-        edited = {number: text for number, text in edited.items() if text != self._own}
-        answers = dict(zip(edited, self._answers(list(edited.values())), strict=True))
-        turned = [number for number, given in answers.items() if decided(given) != self._example.label]
-        losses = [self._loss(edited[number], given, gains) for number, given in answers.items()]
-        rngs = {number: self._rng(f"control {number}") for number in turned}
-        for _ in range(CONTROLS):
-            stands = self._stands([unreadable_where(self._own, edited[number], rngs[number]) for number in turned])
-            turned = [number for number, is_standing in zip(turned, stands, strict=True) if is_standing]
-        names = [ways[number].name for number in edited]
-        return {"ways": list(edited), "names": names, "turning": turned, "losses": losses}
-
-    def _loss(self, edited: str, given: Any, gains: Mapping[str, float]) -> float | None:
-        """Return what share of its lead a decision loses beyond what it does without the words written otherwise.
-
-        None where that is not known: no lead, or no answer.
-        """
-        lead = self._lead(given)
-        if lead is None or self._whole_lead is None:
-            return None
-        return 1 - lead / self._whole_lead - sum(gains.get(word, 0.0) for word in written_otherwise(self._own, edited))
-
-    def _stands_without(self, units: Sequence[str]) -> bool:
-        words, rng = {word for unit in units for word in unit.split()}, self._rng(f"without {len(units)}")
-        return all(self._stands([unreadable(self._own, words, rng) for _ in range(TIMES)]))
-
-    def _stands(self, texts: Sequence[str]) -> list[bool]:
-        return [decided(given) == self._example.label for given in self._answers(texts)]
-
-    def _answers(self, texts: Sequence[str]) -> list[Any]:
-        return list(self._context.scoring().scores(self._whole(texts)))
-
-    def _whole(self, texts: Sequence[str]) -> list[Text]:
-        whole = [text + self._rest for text in texts]
-        first = None if isinstance(self._example.text, str) else self._example.text[0]
-        return list(whole) if first is None else [(first, text) for text in whole]
-
-    def _rng(self, purpose: str) -> random.Random:
-        return _rng(self._context, purpose, self._example.example_id)
 
 
 def promising(records: Records) -> list[int]:
@@ -372,7 +232,7 @@ def _drawn(context: TextContext, examples: Sequence[int]) -> dict[int, list[int]
     """Return by example the ways that are asked of it first."""
     chosen: dict[int, list[int]] = {example: [] for example in examples}
     for number in range(DRAWN_WAYS):
-        for example in _rng(context, f"texts {number}", 0).sample(examples, min(TEXTS_A_WAY, len(examples))):
+        for example in salted(context, f"texts {number}", 0).sample(examples, min(TEXTS_A_WAY, len(examples))):
             chosen[example].append(number)
     return chosen
 
@@ -380,7 +240,3 @@ def _drawn(context: TextContext, examples: Sequence[int]) -> dict[int, list[int]
 def _left(before: Mapping[int, Mapping[str, Any]], ways: Sequence[int]) -> dict[int, list[int]]:
     """Return by example those of some ways that it was not asked in."""
     return {example: [way for way in ways if way not in (row["ways"] or ())] for example, row in before.items()}
-
-
-def _rng(context: TextContext, purpose: str, example_id: int) -> random.Random:
-    return random.Random(context.salted_seed(f"drawn ways: {purpose}", example_id))  # noqa: S311 - not for secrets
