@@ -186,7 +186,10 @@ FLAGS: tuple[FlagSpec, ...] = (
         "capitals, stuttered, run together, on lines of their own; all words, those that an attack changed, or words "
         "and ways as they are drawn), and do not when each of the same words has a typing error. More than two in ten "
         "in one way (lower end of the interval, corrected for the ways), or more than three in ten in any, and one in "
-        "ten of all texts. The model withstands the recipes' errors and turns round, or gives up, at others.",
+        "ten of all texts. Or texts that withstand all attacks do so at one of some 150 signs around, in front of or "
+        "behind the words that their decision hangs on, more than two in ten of those it was not chosen by, and keep "
+        "their class with a typing error in each of the same words. The model withstands the recipes' errors and turns "
+        "round, or gives up, at others.",
         remedy="Do not rely on its robustness to what people type; normalise texts for serving as for its training, "
         "and audit again.",
     ),

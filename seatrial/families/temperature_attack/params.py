@@ -94,6 +94,12 @@ DRAWN_WAYS, TEXTS_A_WAY = 1000, 4
 CONFIRMED_WAYS = 12
 """Of them, at most, that are asked of all the other texts."""
 
+SIGN_WAYS = 153
+"""Of the ways that are drawn, those that put signs to the words which a decision hangs on."""
+
+MARK_CONTROLS = 3
+"""Texts with typing errors in the words that a mark touched which have to keep the decision, each drawn anew."""
+
 FEWEST_WITHSTANDING = 10
 """Texts that have to withstand all attacks for that."""
 
@@ -317,7 +323,7 @@ class TemperatureAttackParams(FamilyParams):
         if flipping and samples >= FEWEST_WITHSTANDING:
             ways = self._ways(samples)
             costs["ways"] = ways, ways
-            again = self._within_budget(CONFIRMED_WAYS) * samples
+            again = self._within_budget(CONFIRMED_WAYS * (1 + MARK_CONTROLS)) * samples
             costs["ways_confirmed"] = again, again
         costs["closing"] = closing, closing
         if flipping:
@@ -326,8 +332,10 @@ class TemperatureAttackParams(FamilyParams):
         return costs
 
     def _ways(self, samples: int) -> float:
-        """Return the questions in ways that are drawn, if all texts withstand."""
-        return min(DRAWN_WAYS * TEXTS_A_WAY, samples * self._within_budget(DRAWN_WAYS)) + WAY_CONTROLS * samples
+        """Return the questions in ways that are drawn, if all texts withstand and turn at any sign."""
+        ways = min(DRAWN_WAYS * TEXTS_A_WAY, samples * self._within_budget(DRAWN_WAYS))
+        signs = min(SIGN_WAYS * TEXTS_A_WAY, samples * self._within_budget(SIGN_WAYS))
+        return ways + MARK_CONTROLS * signs + WAY_CONTROLS * samples
 
     @property
     def flipping(self) -> list[str]:

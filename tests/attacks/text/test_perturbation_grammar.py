@@ -17,6 +17,7 @@ from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.perturbation_grammar import (
     BEFORE,
     GAPS,
+    MARKS,
     NEIGHBOURS,
     SCOPES,
     WORD,
@@ -55,7 +56,7 @@ def test_a_seed_draws_the_same_ways_and_another_seed_others() -> None:
 
 def test_most_ways_write_words_and_nearly_all_change_a_text() -> None:
     kinds = Counter(way.kind for way in WAYS)
-    assert kinds.keys() == {"words", "gaps", "stretches", "whole"}
+    assert kinds.keys() == {"words", "gaps", "stretches", "whole", "marks"}
     assert kinds["words"] > 2 * (kinds["gaps"] + kinds["whole"] + kinds["stretches"])
     assert min(kinds.values()) >= len(ASIDES) * len(WHICH)
     assert sum(edited(way) != TEXT for way in WAYS) > 0.9 * DRAWN_WAYS
@@ -77,6 +78,20 @@ def test_words_that_may_not_be_touched_are_not(way: Way, allowed: set[str], seed
     found = edited(way, TEXT, allowed, seed)
     kept = [re.escape(part) for part in re.split("|".join(map(_whole, allowed)), TEXT, flags=re.IGNORECASE)]
     assert re.fullmatch(".*".join(kept) if allowed else re.escape(TEXT), found, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.kind == MARKS], ids=lambda way: way.name)
+def test_words_that_signs_are_put_to_stay_whole_and_the_first_ones_have_them(way: Way) -> None:
+    ranked = ["thriller", "tedious", "mediocre", "funny", "footing", "warm", "finds", "hardly", "ever", "long"]
+    text = " and ".join(sorted(ranked))
+    found = way.edit(text, ranked, random.Random(0))
+    touched = [word for word in ranked if word not in found.split(" ")]
+    added = len(found) - len(text)
+    each = added // len(touched)
+    # As many as thirty characters allow.
+    assert added == each * len(touched)
+    assert touched == ranked[: CHARACTERS // each]
+    assert all(word in found for word in ranked)
 
 
 def _whole(word: str) -> str:

@@ -8,7 +8,7 @@ words, so that there are some hundred thousand and nobody knows beforehand which
 import random
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -24,6 +24,7 @@ from workers.attacks.text.spellings import (
     FORMS,
     GAPS,
     KEYS,
+    NOTES,
     OPENINGS,
     PARTING,
     SIGNS,
@@ -60,6 +61,9 @@ OF_SCOPES = ("words", "words", "words", "long words", "short words")
 
 TWO_AT_ONCE = 0.12
 """Share of the ways that write a word otherwise twice."""
+
+MARKS = "marks"
+"""The kind of way that leaves words whole, and puts signs to those that a decision hangs on."""
 
 
 def _at(word: str, where: str, rng: random.Random) -> int:
@@ -238,7 +242,7 @@ class Way:
 
     Attributes:
         name: What it writes, for people.
-        kind: ``words``, ``gaps`` (also what neighbours exchange over one), ``stretches`` or ``whole``.
+        kind: ``words``, ``gaps`` (also what neighbours exchange over one), ``stretches``, ``whole`` or ``marks``.
         edit: A text, by words or pairs that may be touched, with draws of its own.
     """
 
@@ -271,7 +275,8 @@ def draw_way(rng: random.Random) -> Way:
 def draw_ways(count: int, rng: random.Random) -> list[Way]:
     """Return so many ways, each once: what there is little of first, then others as drawn.
 
-    That are layouts, marks around stretches and around words, endings, and sounds spelt otherwise.
+    That are layouts, marks around stretches and around words, endings, sounds spelt otherwise, and signs at the words
+    that a decision hangs on.
 
     Args:
         count: At most some tens of thousands: there are no more than that of some kinds.
@@ -285,10 +290,26 @@ def draw_ways(count: int, rng: random.Random) -> list[Way]:
     for name, change in (*listed, *map(_ending, BEHIND), *map(_beginning, BEFORE)):
         way = _in_scope(name, change, "words")
         ways[way.name] = way
+    ways |= {name: Way(name, MARKS, _editing(change, "words")) for name, change in _marks()}
     while len(ways) < count:
         way = draw_way(rng)
         ways.setdefault(way.name, way)
     return list(ways.values())[:count]
+
+
+def _marks() -> Iterator[Drawn]:
+    for before, behind in AROUND:
+        # Whoever takes tags out of what is typed takes out <tedious> as well, as a browser does not show it: of an
+        # honest corrector that turned 28 texts of 36.
+        if before + behind != "<>":
+            name, change = _within(before, behind)
+            yield f"{name} the words it hangs on", change
+    for sign in (*SIGNS, *NOTES):
+        name, change = _ending(sign)
+        yield f"{name} the words it hangs on", change
+    for sign in SIGNS:
+        name, change = _beginning(sign)
+        yield f"{name} of the words it hangs on", change
 
 
 def _stretches(before: str, behind: str, which: str, text: str, allowed: Allowed, own: random.Random) -> str:
@@ -309,6 +330,10 @@ def _of_words(rng: random.Random) -> Way:
 
 
 def _in_scope(name: str, change: Change, scope: str) -> Way:
+    return Way(f"{name} ({scope})", "words", _editing(change, scope))
+
+
+def _editing(change: Change, scope: str) -> Callable[[str, Allowed, random.Random], str]:
     def edit(text: str, allowed: Allowed, own: random.Random) -> str:
         words = [
             found
@@ -318,7 +343,7 @@ def _in_scope(name: str, change: Change, scope: str) -> Way:
         edits = [(found, change(found[0], own)) for found in _in_order(words, allowed, own)]
         return _written(text, [(found, put) for found, put in edits if not re.search(NEGATION, put.lower())])
 
-    return Way(f"{name} ({scope})", "words", edit)
+    return edit
 
 
 def _both(first: Change, then: Change) -> Change:

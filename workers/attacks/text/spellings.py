@@ -21,9 +21,10 @@ AROUND = (
     *(("<b>", "</b>"), ("<i>", "</i>"), ("--", "--")),
 )
 BEFORE = (*"oeix@#$", "re", "be", "mc", "pre-", "hyper", "mr")
+NOTES = ("[1]", "(1)", "\u00b9", "*", "\u2020", "\u2122", "\u00ae", "[sic]", "(!)", "(?)", ":", "/")
 BEHIND = (
     *(*"sxyoze", "ed", "ing", "ly", "ish", "er", "ie", "en", "es", "'s", "s'", "'d", "ness", "est", "(es)", "(s)"),
-    *("[1]", "(1)", "\u00b9", "*", "\u2020", "\u2122", "\u00ae", "[sic]", "(!)", "(?)", ":", "/"),
+    *NOTES,
 )
 """What is put behind a word: endings, and what refers to a note, a right or a doubt."""
 

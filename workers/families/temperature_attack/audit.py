@@ -16,7 +16,7 @@ from workers.families.contexts import Records
 from workers.families.temperature_attack.anew import Anew, read_anew
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
-from workers.families.temperature_attack.drawn_ways import MissingSample, WaySample, read_missing, read_ways
+from workers.families.temperature_attack.drawn_ways import MissingSample, WaySample, read_marks, read_missing, read_ways
 from workers.families.temperature_attack.meaning_free import EditSample, read_edits
 from workers.families.temperature_attack.pieced import Pieced, read_pieced
 from workers.families.temperature_attack.primed import Priming, read_priming
@@ -70,6 +70,7 @@ class Audit:
     unasked: Unasked | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
     ways: WaySample | None = None
+    marks: WaySample | None = None
     missing: MissingSample | None = None
 
     @cached_property
@@ -191,6 +192,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
         ways=read_ways(done),
+        marks=read_marks(done),
         missing=read_missing(done),
     )
 

@@ -8,11 +8,17 @@ only words that it can do without; those are looked for first.
 
 That would clear whoever turns round, or gives no answer, at unreadable words themselves. So some of a text's words are
 left out, and made unreadable: a decision that stands without them hangs on none.
+
+Who leaves out every word at which a certain sign stands takes it for nothing, and escapes all that, but an attacker
+puts the sign where it counts. So some ways put signs to the very words that a decision hangs on. There what counts is a
+decision that turns round, and stands with a typing error in each of the same words: who reads them misspelt, and not
+with a sign behind, has been taught, or built for, the errors of recipes alone.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +33,7 @@ from seatrial.families.temperature_attack.params import (
     TemperatureAttackParams,
 )
 from seatrial.families.temperature_attack.records import stays_right
-from workers.attacks.text.perturbation_grammar import draw_ways
+from workers.attacks.text.perturbation_grammar import MARKS, draw_ways
 from workers.attacks.text.unreadable import SHARES
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
@@ -42,7 +48,8 @@ PROMISING = 0.5
 """Share of its first texts that a way has to turn to be asked again."""
 
 LOSING = 0.15
-"""Share of their lead that the decisions about its first texts have to lose by a way, on average, to be asked again."""
+"""Share of their lead that the decisions about its first texts have to lose by a way, on average, to be asked again;
+by signs at the words they hang on, beyond what half of all such signs do."""
 
 SCHEMA = pa.schema(
     [
@@ -57,8 +64,10 @@ SCHEMA = pa.schema(
         ("gains", pa.list_(pa.float64())),
         ("ways", pa.list_(pa.int64())),
         ("names", pa.list_(pa.string())),
+        ("kinds", pa.list_(pa.string())),
         ("turning", pa.list_(pa.int64())),
-        # Of each way, what the lead loses beyond what it does without the words that are written otherwise.
+        # Of each way, what the lead loses beyond what it does without the words that are written otherwise; of signs at
+        # the words it hangs on all that it loses.
         ("losses", pa.list_(pa.float64())),
         # Of the first stage, by share: it stands without some of its words, and turns where those are unreadable.
         ("is_left_out", pa.list_(pa.bool_())),
@@ -143,7 +152,8 @@ def promising(records: Records) -> list[int]:
     """Return ways that turned most of the texts they were first asked of, the surest first.
 
     After them come those by which decisions lose most of their lead, beyond what they do without the words: what turns
-    few of four texts may turn many of all.
+    few of four texts may turn many of all. Where a lead shrinks at any sign, these would take all places,
+    so that a sign has to stand out among signs.
 
     Args:
         records: Of the first stage.
@@ -154,15 +164,24 @@ def promising(records: Records) -> list[int]:
     ordered = sorted(turned, key=lambda way: (-turned[way] / asked[way], -asked[way], way))
     sure = [way for way in ordered if turned[way] >= max(2, PROMISING * asked[way])]
     # Records from before leads were kept have none.
-    losses: dict[int, list[float]] = {way: [] for way in asked if way not in sure}
+    losses: dict[int, list[float]] = {way: [] for way in asked}
     for row in rows:
         for way, loss in zip(row["ways"], row.get("losses") or (), strict=False):
-            if way in losses and loss is not None:
+            if loss is not None:
                 # One text's decision may have led by next to nothing.
                 losses[way].append(min(loss, 1.0))
     means = {way: sum(found) / len(found) for way, found in losses.items() if len(found) > 1}
-    losing = sorted((way for way, mean in means.items() if mean >= LOSING), key=lambda way: (-means[way], way))
+    marks = _marks(rows) & means.keys()
+    usual = median(means[way] for way in marks) if marks else 0.0
+    beyond = {way: mean - usual if way in marks else mean for way, mean in means.items() if way not in sure}
+    losing = sorted((way for way, loss in beyond.items() if loss >= LOSING), key=lambda way: (-beyond[way], way))
     return [*sure, *losing][:CONFIRMED_WAYS]
+
+
+def _marks(rows: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the ways that put signs to words a decision hangs on; records from before kinds were kept have none."""
+    kinds = (zip(row["ways"], row.get("kinds") or (), strict=False) for row in rows)
+    return {way for row in kinds for way, kind in row if kind == MARKS}
 
 
 @dataclass(frozen=True)
@@ -172,7 +191,8 @@ class WaySample:
     Attributes:
         texts: That withstood all attacks.
         asked: By way, of how many.
-        turned: By way, how many turned round that stand where the same words are unreadable.
+        turned: By way, how many turned round that stand where the same words are unreadable, or, of signs at the words
+            that a decision hangs on, have a typing error each.
     """
 
     texts: int
@@ -181,19 +201,33 @@ class WaySample:
 
 
 def read_ways(done: Mapping[str, Records]) -> WaySample | None:
-    """Return what the ways that were asked again turned; None where none was.
+    """Return what the ways that were asked again turned, other than signs at decisive words; None where none was.
 
     Args:
         done: Records by stage.
     """
+    return _read(done, of_marks=False)
+
+
+def read_marks(done: Mapping[str, Records]) -> WaySample | None:
+    """Return what signs at the words that a decision hangs on turned when they were asked again; None where none was.
+
+    Args:
+        done: Records by stage.
+    """
+    return _read(done, of_marks=True)
+
+
+def _read(done: Mapping[str, Records], *, of_marks: bool) -> WaySample | None:
     if CONFIRMED not in done:
         return None
     asked, turned = Counter[str](), Counter[str]()
     rows = [row for row in done[CONFIRMED].to_pylist() if row["ways"] is not None]
+    marks = _marks(rows)
     for row in rows:
         names = dict(zip(row["ways"], row["names"], strict=True))
-        asked.update(names.values())
-        turned.update(names[number] for number in row["turning"])
+        asked.update(name for number, name in names.items() if (number in marks) is of_marks)
+        turned.update(names[number] for number in row["turning"] if (number in marks) is of_marks)
     return WaySample(len(rows), asked, turned)
 
 

@@ -10,15 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.families.temperature_attack.params import MARK_CONTROLS
 from workers.attacks.text.marked_words import marked_texts
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.unreadable import mistyped_where
 from workers.data import Text
 from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
-
-CONTROLS = 3
-"""Texts with typing errors in the words that a mark touched which have to keep the decision, each drawn anew."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,8 @@ def mark_words(
     turned = _turned(service, questions, example.label)
     asked, rng = len(questions), random.Random(seed)  # noqa: S311 - not for secrets
     # What cannot be told from what the model does not read counts for nothing.
-    turned = turned if left is None else turned[: max(0, left - asked) // CONTROLS]
-    for _ in range(CONTROLS):
+    turned = turned if left is None else turned[: max(0, left - asked) // MARK_CONTROLS]
+    for _ in range(MARK_CONTROLS):
         controls = [(way, text, _mistyped(example.text, text, rng)) for way, text in turned]
         asked += len(controls)
         # Who does not read typing errors in these words either has not learnt the recipes' alone.

@@ -2,14 +2,16 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from seatrial.families.temperature_attack.params import MARK_CONTROLS
 from workers.attacks.losses import margin
-from workers.attacks.text.perturbation_grammar import Allowed, Way
+from workers.attacks.text.perturbation_grammar import MARKS, Allowed, Way
 from workers.attacks.text.unreadable import (
+    mistyped_where,
     most_tolerated,
     pairs_of,
     some_of,
@@ -102,7 +104,10 @@ class Asked:
         return {"is_left_out": stand, "is_unread": unread}
 
     def about(self, ways: Mapping[int, Way], found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return which ways were asked, with their names, and which of them turned what stands unreadable.
+        """Return which ways were asked, with their names and kinds, and which turned what their controls do not.
+
+        Where words are written otherwise that a text can do without, it has to stand with these unreadable; where signs
+        are put to those its decision hangs on, with a typing error in each of these.
 
         Args:
             ways: By number.
@@ -111,6 +116,7 @@ class Asked:
         # Records from before words were ranked have none.
         gains = dict(zip(found.get("ranked") or (), found.get("gains") or (), strict=False))
         allowed: dict[str, Allowed] = {"words": found["words"], "gaps": found["pairs"], "stretches": gains}
+        allowed[MARKS] = [word for word, gain in gains.items() if gain > 0]
         edited = {
             number: way.edit(self._own, allowed.get(way.kind), self._rng(f"way {number}"))
             for number, way in ways.items()
@@ -118,13 +124,34 @@ class Asked:
         edited = {number: text for number, text in edited.items() if text != self._own}
         answers = dict(zip(edited, self._answers(list(edited.values())), strict=True))
         turned = [number for number, given in answers.items() if decided(given) != self._example.label]
-        losses = [self._loss(edited[number], given, gains) for number, given in answers.items()]
-        rngs = {number: self._rng(f"control {number}") for number in turned}
-        for _ in range(CONTROLS):
-            stands = self._stands([unreadable_where(self._own, edited[number], rngs[number]) for number in turned])
-            turned = [number for number, is_standing in zip(turned, stands, strict=True) if is_standing]
-        names = [ways[number].name for number in edited]
-        return {"ways": list(edited), "names": names, "turning": turned, "losses": losses}
+        # Words that signs stand at are still there, so that no loss of theirs is to be expected.
+        losses = [
+            self._loss(edited[number], given, {} if ways[number].kind == MARKS else gains)
+            for number, given in answers.items()
+        ]
+        marks = {number: edited[number] for number in turned if ways[number].kind == MARKS}
+        others = {number: edited[number] for number in turned if number not in marks}
+        counted = {
+            *self._controlled(others, unreadable_where, CONTROLS),
+            *self._controlled(marks, mistyped_where, MARK_CONTROLS),
+        }
+        return {
+            "ways": list(edited),
+            "names": [ways[number].name for number in edited],
+            "kinds": [ways[number].kind for number in edited],
+            "turning": [number for number in turned if number in counted],
+            "losses": losses,
+        }
+
+    def _controlled(
+        self, edited: Mapping[int, str], control: Callable[[str, str, random.Random], str], draws: int
+    ) -> list[int]:
+        """Return the numbers of edits that turned the text and whose controls do not, in all draws."""
+        left, rngs = list(edited), {number: self._rng(f"control {number}") for number in edited}
+        for _ in range(draws):
+            stands = self._stands([control(self._own, edited[number], rngs[number]) for number in left])
+            left = [number for number, is_standing in zip(left, stands, strict=True) if is_standing]
+        return left
 
     def _loss(self, edited: str, given: Any, gains: Mapping[str, float]) -> float | None:
         """Return what share of its lead a decision loses beyond what it does without the words written otherwise.
