@@ -25,22 +25,14 @@ DIFFERING = 1e-4
 """Share of how far the others differ between images, on average, that a column differs at least."""
 
 MOST = 16
-"""Columns' tensors that are looked at, at most, the last of them: they decide."""
+"""Such columns that are looked at, at most, the last of a network: nearest to its answer."""
 
 LINEAR = {
     *("add", "sub", "rsub", "neg", "radd", "iadd", "isub", "sum", "mean", "cumsum", "linear", "addmm"),
     *("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose2d", "batch_norm", "native_batch_norm"),
     *("avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"),
-    *(
-        "interpolate",
-        "upsample_nearest2d",
-        "upsample_bilinear2d",
-        "dropout",
-        "unfold",
-        "fold",
-        "pad",
-        "constant_pad_nd",
-    ),
+    *("interpolate", "upsample_nearest2d", "upsample_bilinear2d", "dropout", "unfold", "fold", "pad"),
+    *("constant_pad_nd", "chunk", "split", "unbind", "roll", "flip", "detach"),
     *("view", "reshape", "flatten", "unflatten", "transpose", "permute", "movedim", "t", "T", "mT", "contiguous"),
     *("clone", "getitem", "setitem", "select", "slice", "narrow", "index_select", "gather", "unsqueeze", "squeeze"),
     *("expand", "repeat", "cat", "concat", "stack"),
