@@ -88,7 +88,7 @@ MARKS = 2 * WAYS + 45
 """Further questions, at most, with words of its written otherwise: all and those an attack changed in each way, and as
 ways and words are drawn."""
 
-DRAWN_WAYS, TEXTS_A_WAY = 1000, 4
+DRAWN_WAYS, TEXTS_A_WAY = 1040, 4
 """Ways to write words that are drawn from a grammar, and texts that withstood all attacks which each is asked of."""
 
 CONFIRMED_WAYS = 12

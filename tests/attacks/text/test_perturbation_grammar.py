@@ -12,6 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from seatrial.families.temperature_attack.params import DRAWN_WAYS
 from workers.attacks.text import perturbation_grammar
+from workers.attacks.text.insertions import HESITATIONS, LABELS, STRESSES
 from workers.attacks.text.layouts import ASIDES, SPELT, WHICH, WHOLE
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.perturbation_grammar import (
@@ -56,6 +57,9 @@ def test_a_seed_draws_the_same_ways_and_another_seed_others() -> None:
 
 def test_most_ways_write_words_and_nearly_all_change_a_text() -> None:
     kinds = Counter(way.kind for way in WAYS)
+    # What puts whole words into a text is a few ways of their own.
+    few = {"hesitations": len(HESITATIONS), "stresses": len(STRESSES), "again": len(LABELS) + 1}
+    assert {kind: kinds.pop(kind) for kind in few} == few
     assert kinds.keys() == {"words", "gaps", "stretches", "whole", "marks"}
     assert kinds["words"] > 2 * (kinds["gaps"] + kinds["whole"] + kinds["stretches"])
     assert min(kinds.values()) >= len(ASIDES) * len(WHICH)

@@ -9,7 +9,8 @@ import torch
 
 from seatrial.families.temperature_attack.params import MARK_CONTROLS
 from workers.attacks.losses import margin
-from workers.attacks.text.perturbation_grammar import MARKS, Allowed, Way
+from workers.attacks.text.insertions import gathered
+from workers.attacks.text.perturbation_grammar import AGAIN, HESITATING, MARKS, STRESSING, Allowed, Way
 from workers.attacks.text.unreadable import (
     mistyped_where,
     most_tolerated,
@@ -117,6 +118,9 @@ class Asked:
         gains = dict(zip(found.get("ranked") or (), found.get("gains") or (), strict=False))
         allowed: dict[str, Allowed] = {"words": found["words"], "gaps": found["pairs"], "stretches": gains}
         allowed[MARKS] = [word for word, gain in gains.items() if gain > 0]
+        allowed[HESITATING] = allowed[AGAIN] = found["words"]
+        # Those that speak against the decision most first.
+        allowed[STRESSING] = [word for word in reversed(gains) if gains[word] < 0]
         edited = {
             number: way.edit(self._own, allowed.get(way.kind), self._rng(f"way {number}"))
             for number, way in ways.items()
@@ -130,10 +134,12 @@ class Asked:
             for number, given in answers.items()
         ]
         marks = {number: edited[number] for number in turned if ways[number].kind == MARKS}
-        others = {number: edited[number] for number in turned if number not in marks}
+        puts = {number: edited[number] for number in turned if ways[number].put}
+        others = {number: edited[number] for number in turned if number not in {*marks, *puts}}
         counted = {
             *self._controlled(others, unreadable_where, CONTROLS),
             *self._controlled(marks, mistyped_where, MARK_CONTROLS),
+            *self._gathered(puts, ways),
         }
         return {
             "ways": list(edited),
@@ -152,6 +158,11 @@ class Asked:
             stands = self._stands([control(self._own, edited[number], rngs[number]) for number in left])
             left = [number for number, is_standing in zip(left, stands, strict=True) if is_standing]
         return left
+
+    def _gathered(self, edited: Mapping[int, str], ways: Mapping[int, Way]) -> list[int]:
+        """Return those that do not turn where all that was put into the text stands in front of it."""
+        asked = [gathered(self._own, text, ways[number].put) for number, text in edited.items()]
+        return [number for number, is_standing in zip(edited, self._stands(asked), strict=True) if is_standing]
 
     def _loss(self, edited: str, given: Any, gains: Mapping[str, float]) -> float | None:
         """Return what share of its lead a decision loses beyond what it does without the words written otherwise.
