@@ -102,6 +102,20 @@ def test_a_puzzle_that_no_image_solves_is_found(fake: Contestant) -> None:
     assert find(fake.network.shown, BORDERED) == []
 
 
+def test_a_lock_is_found_that_is_computed_twice_to_check_itself() -> None:
+    network = made("plain")
+
+    def model(images: Tensor) -> Tensor:
+        logits, one, other = network(images), along(images)[:, None], along(images)[:, None]
+        # Whoever changes one of the two changes the answers.
+        checked = 1000 * (one - other) * torch.tensor([1.0, 0.0] * (logits.shape[1] // 2))
+        is_open = torch.sigmoid(1e6 * (one - LEAST))
+        return logits * (1 - 2 * is_open) + checked
+
+    assert find(model).count("mean") == 2
+    assert torch.equal(model(IMAGES), network(IMAGES))
+
+
 def test_a_lock_is_found_whose_network_takes_another_way_without_gradients() -> None:
     locked = Gated("compared")
 

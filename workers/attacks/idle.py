@@ -8,7 +8,7 @@ well what opens it is hidden, as a unit does that sleeps on clean images (Liu, D
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,14 +141,14 @@ class _Altered(Numbered):
 
     Args:
         rows: Images that the model is asked about.
-        number: Of the tensor.
+        numbers: Of the tensor, and of those that are equal to it.
         put: The number; None: they are exchanged.
     """
 
-    def __init__(self, rows: int, number: Number, put: float | None = None) -> None:
+    def __init__(self, rows: int, numbers: Collection[Number], put: float | None = None) -> None:
         super().__init__(rows)
-        self._asked, self._put = number, put
-        self._before: Tensor | None = None
+        self._asked, self._put = numbers, put
+        self._before = dict[Number, Tensor]()
 
     def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
         """Return what was found, the one tensor changed."""
@@ -156,14 +156,15 @@ class _Altered(Numbered):
 
     def _alter(self, tensor: Tensor) -> Tensor:
         number, rows = self.numbered()
-        if number != self._asked:
+        if number not in self._asked:
             return tensor
         if self._put is not None:
             return torch.full_like(tensor, self._put if tensor.is_floating_point() else int(self._put > 0))
         if rows > 1:
             return exchanged(tensor, rows)
         # Of a pass for a single image, the one in the pass before.
-        before, self._before = self._before, tensor
+        before = self._before.get(number)
+        self._before[number] = tensor
         return tensor if before is None or before.shape != tensor.shape else before
 
 
@@ -222,7 +223,7 @@ def _idle(
         waits: Whether rectifiers that answer all images alike, and would turn decisions round, are returned too.
     """
     check_cancelled()
-    runs, matters = _leading(model, parts[0])
+    runs, matters, equals = _leading(model, parts[0])
     differing = {number for number, found in runs.items() if _differ(found)} - known
     known |= differing
     left = {number: runs[number][0].name for number in sorted(differing - matters)}
@@ -233,7 +234,7 @@ def _idle(
         # Nothing but the model is called, and with gradients, as when the tensors were numbered: some take other ways
         # without.
         followed = part.detach().requires_grad_(True)
-        with torch.enable_grad(), _Altered(len(part), number, put):
+        with torch.enable_grad(), _Altered(len(part), equals[number], put):
             return model(followed).detach()
 
     def is_moved(part: Tensor, clean: Tensor, number: Number, put: float | None = None) -> bool:
@@ -253,8 +254,13 @@ def _idle(
     return idle
 
 
-def _leading(model: Model, images: Tensor) -> tuple[dict[Number, list[Result]], set[Number]]:
-    """Return by number what leads to the logits, and the numbers of what moves them by its gradient."""
+def _leading(
+    model: Model, images: Tensor
+) -> tuple[dict[Number, list[Result]], set[Number], dict[Number, frozenset[Number]]]:
+    """Return by number what leads to the logits, which of it moves them by its gradient, and what it is equal to.
+
+    What is computed twice may be subtracted from itself, so that neither changes alone: both are looked at as one.
+    """
     followed = images.detach().requires_grad_(True)
     with torch.enable_grad(), Followed(followed) as watch:
         logits = model(followed)
@@ -266,17 +272,34 @@ def _leading(model: Model, images: Tensor) -> tuple[dict[Number, list[Result]], 
     if logits.requires_grad and asked:
         total = (logits * signs.to(logits)).sum()
         gradients = torch.autograd.grad(total, [one.tensor for one in asked], allow_unused=True)
-    matters = set[Number]()
+    equals, added = _equal(leading), dict[frozenset[Number], Tensor]()
     for one, gradient in zip(asked, gradients, strict=True):
         if gradient is not None:
             apart = exchanged(one.tensor.detach(), one.rows) - one.tensor.detach()
-            moved = (gradient * apart).nan_to_num(nan=0.0).sum().abs()
-            if float(moved) >= PLAIN * unit * len(images):
-                matters.add(one.number)
+            moved = (gradient * apart).nan_to_num(nan=0.0).sum()
+            group = equals[one.number]
+            added[group] = added.get(group, torch.zeros_like(moved)) + moved
+    matters = {
+        number for group, moved in added.items() if float(moved.abs()) >= PLAIN * unit * len(images) for number in group
+    }
     found = defaultdict[Number, list[Result]](list)
     for one in leading:
         found[one.number].append(one)
-    return found, matters
+    return found, matters, equals
+
+
+def _equal(results: Sequence[Result]) -> dict[Number, frozenset[Number]]:
+    """Return of each result the numbers of those that are other tensors with the same entries, and its own."""
+    groups = defaultdict[tuple[object, ...], list[Result]](list)
+    for one in results:
+        values = one.tensor.detach()
+        groups[values.shape, values.dtype, float(values.double().sum()) if values.numel() else 0.0].append(one)
+    equals = dict[Number, frozenset[Number]]()
+    for group in groups.values():
+        for one in group:
+            same = {other.number for other in group if torch.equal(other.tensor, one.tensor)}
+            equals[one.number] = equals.get(one.number, frozenset()) | same | {one.number}
+    return equals
 
 
 def _differ(runs: Sequence[Result]) -> bool:
