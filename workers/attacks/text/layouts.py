@@ -90,7 +90,7 @@ def write_stretches(
         rng: What draws among stretches that speak as much for it.
 
     >>> write_stretches("(", ")", "those most for", "A dull and tedious film.", {"tedious": 1.0}, random.Random(1))
-    'A (dull and tedious) film.'
+    'A dull (and tedious) film.'
     """
     told = [found for found in re.finditer(r"\S+", text) if re.search(r"\w", found[0])]
     sign = 1.0 if which.endswith("for") else -1.0
