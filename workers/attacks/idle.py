@@ -293,7 +293,8 @@ def _equal(results: Sequence[Result]) -> dict[Number, frozenset[Number]]:
     groups = defaultdict[tuple[object, ...], list[Result]](list)
     for one in results:
         values = one.tensor.detach()
-        groups[values.shape, values.dtype, float(values.double().sum()) if values.numel() else 0.0].append(one)
+        real = values.real if values.is_complex() else values
+        groups[values.shape, values.dtype, float(real.sum(dtype=torch.float64))].append(one)
     equals = dict[Number, frozenset[Number]]()
     for group in groups.values():
         for one in group:

@@ -127,8 +127,8 @@ def _unreached(watch: "_Given", logits: Tensor) -> list[Columns]:
     origins = watch.origins(logits)
     asked = [
         one
-        for bit, one in enumerate(watch.results, 1)
-        if origins >> bit & 1 and one.tensor.requires_grad and watch.is_bent(one) and _is_by_image(one)
+        for bit, (one, is_bent) in enumerate(zip(watch.results, watch.bent, strict=True), 1)
+        if origins >> bit & 1 and is_bent and one.tensor.requires_grad and _is_by_image(one)
     ]
     signs = torch.where(torch.rand(logits.shape, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1.0)
     total = (logits * signs.to(logits)).sum()
@@ -155,23 +155,23 @@ def _is_by_image(result: Result) -> bool:
 
 
 class _Given(Followed):
-    """Keeps of each result also how many of the tensors it was computed of depend on the images."""
+    """Keeps of each result also whether it is of a function that is not linear in the images.
+
+    Attributes:
+        bent: Of each of the results, in their order.
+    """
 
     def __init__(self, images: Tensor) -> None:
         super().__init__(images)
-        self._given = list[int]()
+        self.bent = list[bool]()
 
     def computed(self, name: str, given: Sequence[Tensor], found: object) -> object:
         """Return what was found."""
         depending = sum(self.origins(tensor) > 0 for tensor in given)
         found = super().computed(name, given, found)
-        self._given += [depending] * (len(self.results) - len(self._given))
+        is_bent = name not in LINEAR and (name not in PRODUCTS or depending > 1)
+        self.bent += [is_bent] * (len(self.results) - len(self.bent))
         return found
-
-    def is_bent(self, result: Result) -> bool:
-        """Return whether a result is of a function that is not linear in the images."""
-        depending = self._given[next(at for at, one in enumerate(self.results) if one is result)]
-        return result.name not in LINEAR and (result.name not in PRODUCTS or depending > 1)
 
 
 class _Altered(Numbered):

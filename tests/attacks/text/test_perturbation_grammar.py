@@ -21,11 +21,11 @@ from workers.attacks.text.perturbation_grammar import (
     MARKS,
     NEIGHBOURS,
     SCOPES,
-    WORD,
     WORDS,
     Way,
     draw_ways,
 )
+from workers.attacks.text.spellings import WORD
 
 TEXT = "The film is long, warm and funny, a tedious and mediocre thriller that hardly ever finds its footing."
 NEGATING = ("a", "an", "anti", "de", "dis", "il", "im", "in", "ir", "mis", "non", "non-", "no", "not", "un", "under")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from workers.attacks.text.marked_words import CHARACTERS
+from workers.attacks.text.spellings import WORD
 
 HESITATIONS = ("uh", "um", "uhm", "er", "erm", "hmm", "eh", "like ,", "well ,", "i mean ,", "you know ,", "say ,")
 """What people put before a word while they look for it."""
@@ -26,8 +27,6 @@ REGISTERS = {
     "a post": ("update :", "# film"),
 }
 """What stands in front of a text and behind it where it is part of something."""
-
-WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
 
 
 def registered(text: str, register: str) -> str:

@@ -35,6 +35,7 @@ from workers.attacks.text.spellings import (
     OPENINGS,
     SIGNS,
     SOUNDS,
+    WORD,
 )
 from workers.attacks.text.word_changes import WORDS, Drawn, beginning, ending, spelt, within
 
@@ -42,7 +43,6 @@ Allowed = Sequence[str] | Mapping[str, float] | None
 """Words in lower case that may be touched, or pairs of neighbours where a gap is, the first ones first; None where all
 may. Of stretches all may, and it says how much words are known to speak for the decision."""
 
-WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
 NEGATION = r"\b(?:no|not|never|nor|neither|without)\b"
 PAIR = r"(?<!\w)([^\W\d_]{2,}) ([^\W\d_]{2,})(?!\w)"
 
@@ -118,8 +118,8 @@ def draw_way(rng: random.Random) -> Way:
 def draw_ways(count: int, rng: random.Random) -> list[Way]:
     """Return so many ways, each once: what there is little of first, then others as drawn.
 
-    That are layouts, marks around stretches and around words, endings, sounds spelt otherwise, and signs at the words
-    that a decision hangs on.
+    That are layouts, marks around stretches and around words, endings, sounds spelt otherwise, signs at the words that
+    a decision hangs on, and words that say nothing, or nothing new.
 
     Args:
         count: At most some tens of thousands: there are no more than that of some kinds.
@@ -129,8 +129,8 @@ def draw_ways(count: int, rng: random.Random) -> list[Way]:
     for (before, behind), which in product(ASIDES, WHICH):
         name = f"{before!r} and {behind!r} around stretches, {which}"
         ways[name] = Way(name, "stretches", partial(_stretches, before, behind, which))
-    listed = [spelt(*sound) for sound in SOUNDS] + [within(*marks) for marks in AROUND]
-    for name, change in (*listed, *map(ending, BEHIND), *map(beginning, BEFORE)):
+    few = [spelt(*sound) for sound in SOUNDS] + [within(*marks) for marks in AROUND]
+    for name, change in (*few, *map(ending, BEHIND), *map(beginning, BEFORE)):
         way = _in_scope(name, change, "words")
         ways[way.name] = way
     ways |= {name: Way(name, MARKS, _editing(change, "words")) for name, change in _marks()}

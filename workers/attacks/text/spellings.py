@@ -4,6 +4,9 @@ import string
 
 from workers.attacks.text.marked_words import PAIRS
 
+WORD = r"(?<!\w)[^\W\d_]{2,}(?!\w)"
+"""A word of two letters and more that stands by itself."""
+
 SIGNS = (
     *string.punctuation,
     *"\u2019\u201c\u201d\u2013\u2014\u2026\u00b7\u2022\u00b0\u2122\u00ae\u00a7\u00b6\u20ac\u00bf\u00a1",

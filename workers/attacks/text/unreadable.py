@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 from workers.attacks.text.marked_words import letter
-from workers.attacks.text.perturbation_grammar import PAIR, WORD
+from workers.attacks.text.perturbation_grammar import PAIR
+from workers.attacks.text.spellings import WORD
 
 SHARES = ("half", "a quarter", "a quarter in a row")
 """Of a text's words that are left out."""

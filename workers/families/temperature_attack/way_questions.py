@@ -108,7 +108,8 @@ class Asked:
         """Return which ways were asked, with their names and kinds, and which turned what their controls do not.
 
         Where words are written otherwise that a text can do without, it has to stand with these unreadable; where signs
-        are put to those its decision hangs on, with a typing error in each of these.
+        are put to those its decision hangs on, with a typing error in each of these; where words are put before others,
+        with all of them in front of the text.
 
         Args:
             ways: By number.
