@@ -44,6 +44,9 @@ keep_temporary_files_in_memory()
 # Models of tests compute in the tests' process, as those of workers do in theirs.
 keep_places_apart()
 
+# Workers take every core unless told: two threads that wait for each other on shared cores took ten times as long.
+os.environ.setdefault("SEATRIAL_TORCH_THREADS", "1")
+
 BASE_URL = "http://127.0.0.1"
 
 # What is imported and collected stays to the end: looking it through for garbage took a fifth of the tests' time.
