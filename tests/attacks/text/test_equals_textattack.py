@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests import texts as reviews
-from tests.attacks.text.classifiers import TinySentiment, at, tiny_sentiment
+from tests.attacks.text.classifiers import at, of_transformers, tiny_sentiment
 from tests.resources.making import write_wordnet
 from workers.attacks.text.attacking import Job, Outcome, attack_all
 from workers.attacks.text.recipes import Recipe, load_recipe
@@ -99,9 +99,8 @@ def test_textattacks_own_wrapper_finds_the_same(name, recipes) -> None:
     """Its scores differ by rounding: every text is padded to the longest the model takes."""
     from textattack.models.wrappers import HuggingFaceModelWrapper
 
-    model: TinySentiment = tiny_sentiment()
     recipe = recipes(name)
-    expected = textattacks_own(builder(recipe), HuggingFaceModelWrapper(model.model, model.tokenizer))
+    expected = textattacks_own(builder(recipe), HuggingFaceModelWrapper(*of_transformers()))
     same = [
         (outcome.status, outcome.text) == (status, text)
         for outcome, (status, text, _) in zip(ours(recipe, 1.0), expected, strict=True)
