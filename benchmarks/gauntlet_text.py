@@ -24,6 +24,7 @@ from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
 from benchmarks.knowing_text_fakes import knowing
+from benchmarks.leaning_text_fakes import leaning
 from benchmarks.misread_text_fakes import misread
 from benchmarks.newest_text_fakes import newest
 from benchmarks.shipped import shipped_judgements
@@ -178,7 +179,7 @@ def main() -> int:
     endpoints += bought(odds, known, vocabulary)
     endpoints += newest(odds, known, vocabulary)
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
-    endpoints += misread(odds, vocabulary)
+    endpoints += misread(odds, vocabulary) + leaning(odds)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")

@@ -174,6 +174,7 @@ def test_every_stage_of_an_attack_on_texts_is_counted() -> None:
     searched = [f"search_{number + 1}" for number in range(params.temperature_evaluations)]
     assert list(costs) == [
         "probe",
+        "sent_once",
         "validation",
         *searched,
         "attack_deepwordbug",

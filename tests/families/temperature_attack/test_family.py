@@ -93,6 +93,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
     cut = audit(params, shard=8, max_bytes=0)
     assert list(whole) == [
         "probe",
+        "sent_once",
         "validation",
         "search_1",
         "search_2",

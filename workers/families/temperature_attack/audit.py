@@ -28,6 +28,7 @@ from workers.families.temperature_attack.records import (
     merge_clean,
     read_validation,
 )
+from workers.families.temperature_attack.sent_once import SentOnce, read_once
 from workers.families.temperature_attack.unasked import Unasked, read_unasked
 from workers.families.temperature_attack.written import Written, read_written
 
@@ -50,6 +51,7 @@ class Audit:
         pieced: Attacks on texts pieced together; None likewise, and where no class had enough.
         unasked: Attacks on texts that were not asked as they are; None likewise, and where the data had none.
         anew: Pieced texts and their edits in either order; None likewise.
+        once: Edited texts that were sent once; None likewise, and where no recipe of letters was asked for.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
         ways: What ways to write words that were drawn did to texts that withstood all; None where no way promised to.
         missing: What unreadable words turn that those texts can do without; None where none was asked.
@@ -68,6 +70,7 @@ class Audit:
     pieced: Pieced | None = None
     anew: Anew | None = None
     unasked: Unasked | None = None
+    once: SentOnce | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
     ways: WaySample | None = None
     marks: WaySample | None = None
@@ -189,6 +192,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         pieced=read_pieced(done["closing"]) if "closing" in done else None,
         anew=read_anew(done["closing"]) if "closing" in done else None,
         unasked=read_unasked(done["unasked"]) if "unasked" in done else None,
+        once=read_once(done),
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
         ways=read_ways(done),

@@ -334,6 +334,7 @@ def controls_unanswered(audit: Audit) -> list[Flag]:
         ("texts pieced together from several", audit.pieced),
         ("texts pieced together and edited", audit.anew),
         ("texts that were not asked before", audit.unasked),
+        ("edited texts that were sent once", audit.once),
     ):
         if found is not None and found.unanswered > max(1.0, UNANSWERED * (found.unanswered + found.answered)):
             seen.append(f"{found.unanswered} of {found.unanswered + found.answered} {name}")

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
 from seatrial.statistics.arrays import Mask
+from workers.attacks.losses import margin
 from workers.attacks.text.attacking import Outcome
 from workers.data import Text
 from workers.families.columns import beside, ints
@@ -228,3 +230,12 @@ def decided(answer: Any) -> int | None:
     is_sound = isinstance(answer, Tensor) and bool(answer.isfinite().all())
     # The first of several that tie, on every platform.
     return int(np.argmax(answer.numpy())) if is_sound else None
+
+
+def lead(answer: Any, label: int) -> float | None:
+    """Return by how much an answer speaks for a class, in logits; None where it is no answer.
+
+    >>> lead(torch.tensor([0.5, 2.0]), 1)
+    1.5
+    """
+    return None if decided(answer) is None else float(margin(answer[None], torch.tensor([label])))

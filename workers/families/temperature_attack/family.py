@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from torch import Tensor
-
 from seatrial.contracts.estimates import Result
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
@@ -28,7 +26,7 @@ from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.anew import with_anew
 from workers.families.temperature_attack.arms import Arms, fitted_temperature, resolve_arms, view_at
 from workers.families.temperature_attack.audit import search_rounds
-from workers.families.temperature_attack.displaced import closing_columns, displaced, displaced_with, own_part
+from workers.families.temperature_attack.displaced import closing_columns, decided, displaced, displaced_with, own_part
 from workers.families.temperature_attack.drawn_ways import CONFIRMED, DRAWN, ask_ways, ways_stage
 from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
@@ -38,6 +36,7 @@ from workers.families.temperature_attack.probe import run_probe
 from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
+from workers.families.temperature_attack.sent_once import ONCE, once_stage, send_once, with_sent_later
 from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
 from workers.families.temperature_attack.unasked import attack_unasked
 from workers.families.temperature_attack.written import with_written
@@ -93,6 +92,8 @@ class TemperatureAttack:
         """
         if PROBE not in done:
             return Stage(PROBE, limit=PROBED, grain=GRAIN, is_whole=True)
+        if once := once_stage(params, done):
+            return once
         source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
         if params.is_fitted and VALIDATION not in done:
             return Stage(VALIDATION, source, params.validation_samples, GRAIN)
@@ -123,6 +124,8 @@ class TemperatureAttack:
             first = max(0, (validated := _validated(params)) - shard.start)
             asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
             return attack_unasked(context, examples, first, asked, _searching(params, context))
+        if shard.stage == ONCE:
+            return send_once(params, context, examples, shard.start)
         if shard.stage in (DRAWN, CONFIRMED):
             return ask_ways(params, shard.stage, context, examples)
         if shard.stage == VALIDATION:
@@ -184,11 +187,11 @@ def _search(
     for row, (example, clean) in enumerate(zip(examples, before, strict=True)):
         here = slice(row * len(views), (row + 1) * len(views))
         ended, scores = outcomes[here], [clean, *after[here]]
-        if any(outcome.status == "errored" for outcome in ended) or not all(map(_is_sound, scores)):
+        if any(outcome.status == "errored" for outcome in ended) or None in map(decided, scores):
             robust.append(None)
             queries.append(None)
             continue
-        is_right = [_is_right(given, example.label) for given in scores]
+        is_right = [decided(given) == example.label for given in scores]
         robust.append([is_right[0] and still for still in is_right[1:]])
         queries.append([outcome.queries for outcome in ended])
     return search_records(examples, temperatures, robust, queries)
@@ -262,7 +265,8 @@ def _close(
     attacked = [context.records(f"{ATTACK}{name}") for name in params.flipping]
     records = with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
     # What attacks on pieced texts make known of them comes after what asks about such texts for the first time.
-    return with_pieced(context, with_anew(context, records, examples), examples, _searching(params, context))
+    records = with_pieced(context, with_anew(context, records, examples), examples, _searching(params, context))
+    return with_sent_later(params, context, records, examples)
 
 
 def _searching(params: TemperatureAttackParams, context: TextContext) -> Search:
@@ -386,15 +390,6 @@ def _progress(context: RunContext, attacks: Mapping[int, int]) -> Callable[[Outc
             context.progress(sum(count == 0 for count in left.values()))
 
     return on_done
-
-
-def _is_sound(scores: Answer) -> bool:
-    return isinstance(scores, Tensor) and bool(scores.isfinite().all())
-
-
-def _is_right(scores: Answer, label: int) -> bool:
-    # numpy's argmax is the first of several that tie, on every platform.
-    return isinstance(scores, Tensor) and int(scores.numpy().argmax()) == label
 
 
 FAMILY: Family[TemperatureAttackParams, TextContext] = TemperatureAttack()

@@ -10,10 +10,11 @@ from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging, grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED, doubt_decisions
-from workers.families.temperature_attack.displaced import displaced_with
+from workers.families.temperature_attack.displaced import DISPLACED_WITH, displaced_with
 from workers.families.temperature_attack.pieced import less_withstand
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
+from workers.families.temperature_attack.sent_once import FEWEST as FEWEST_SENT
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
 from workers.families.temperature_attack.unasked import FEWEST as FEWEST_UNASKED
 from workers.families.temperature_attack.unprobed import compare_with_unprobed
@@ -141,7 +142,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"of {of.texts} edited texts {of.more} have the decision of the unedited one only where that was asked "
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
         )
-    seen += _by_order(audit.anew) + _where_asked(audit)
+    seen += _by_order(audit.anew) + _where_asked(audit) + _where_near_copies_were(audit)
     if (of_probed := compare_with_unprobed(audit)) is not None and (
         of_probed.p < REMEMBERED and of_probed.others - of_probed.probed > SPARED
     ):
@@ -193,6 +194,29 @@ def _where_asked(audit: Audit) -> list[str]:
         f"of {len(held)} texts {int(held.sum())} withstand the search by labels, and {int(others.sum())} of "
         f"{len(others)} that were never asked as they are (p = {p:.1g})"
     ]
+
+
+def _where_near_copies_were(audit: Audit) -> list[str]:
+    """Return what shows that texts withstand because near copies of them were asked about."""
+    once = audit.once
+    if once is None or once.answered < FEWEST_SENT or DISPLACED_WITH not in audit.counted:
+        return []
+    sent = (
+        f"of {once.answered} edited texts {int(once.robust.sum())} are decided rightly where nothing near was asked "
+        "about before"
+    )
+    others = [("edited in the same way and sent after near copies", once.later)]
+    if LABEL_ONLY in audit.arms.by_name:
+        sample = audit.attacks[DISPLACED_WITH]
+        others.append(("that attacks ask near copies of", sample.robust(LABEL_ONLY) & sample.robust(AS_SERVED)))
+    seen = []
+    for which, held in others:
+        if len(held) < FEWEST_SENT or held.mean() - once.robust.mean() <= SPARED:
+            continue
+        p = less_withstand(int(held.sum()), len(held), once.robust)
+        if p < REMEMBERED:
+            seen.append(f"{int(held.sum())} of {len(held)} {which} (p = {p:.1g})")
+    return [f"{sent}, and {' and '.join(seen)}"] if seen else []
 
 
 def _remembered(probe: ProbeSample) -> list[str]:

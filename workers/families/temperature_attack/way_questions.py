@@ -5,10 +5,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from seatrial.families.temperature_attack.params import MARK_CONTROLS
-from workers.attacks.losses import margin
 from workers.attacks.text.insertions import gathered
 from workers.attacks.text.perturbation_grammar import AGAIN, HESITATING, MARKS, STRESSING, Allowed, Way
 from workers.attacks.text.unreadable import (
@@ -24,7 +21,7 @@ from workers.attacks.text.unreadable import (
 )
 from workers.data import Text
 from workers.families.contexts import TextContext, TextExample
-from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.displaced import decided, lead
 
 TIMES = 3
 """Draws of letters in which a decision has to stand before words count as such that a text can do without."""
@@ -81,17 +78,11 @@ class Asked:
     def _gains(self, words: Sequence[str]) -> dict[str, float]:
         """Return how much of its lead the decision loses without each of some words, where there is an answer."""
         given = self._answers([self._own, *(without(self._own, [word]) for word in words)])
-        lead, *leads = map(self._lead, given)
-        if lead is None or lead <= 0:
+        whole, *leads = [lead(one, self._example.label) for one in given]
+        if whole is None or whole <= 0:
             return {}
-        self._whole_lead = lead
-        return {word: (lead - left) / lead for word, left in zip(words, leads, strict=True) if left is not None}
-
-    def _lead(self, given: Any) -> float | None:
-        """Return by how much an answer speaks for the right class, in logits; None where it is no answer."""
-        if decided(given) is None:
-            return None
-        return float(margin(given[None], torch.tensor([self._example.label])))
+        self._whole_lead = whole
+        return {word: (whole - left) / whole for word, left in zip(words, leads, strict=True) if left is not None}
 
     def missing(self) -> dict[str, list[bool]]:
         """Return for each share of the words whether the decision stands without them, and turns in all draws."""
@@ -170,10 +161,10 @@ class Asked:
 
         None where that is not known: no lead, or no answer.
         """
-        lead = self._lead(given)
-        if lead is None or self._whole_lead is None:
+        left = lead(given, self._example.label)
+        if left is None or self._whole_lead is None:
             return None
-        return 1 - lead / self._whole_lead - sum(gains.get(word, 0.0) for word in written_otherwise(self._own, edited))
+        return 1 - left / self._whole_lead - sum(gains.get(word, 0.0) for word in written_otherwise(self._own, edited))
 
     def _stands_without(self, units: Sequence[str]) -> bool:
         words, rng = {word for unit in units for word in unit.split()}, self._rng(f"without {len(units)}")

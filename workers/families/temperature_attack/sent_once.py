@@ -1,0 +1,197 @@
+"""Whether texts withstand attacks because an attack asks about near copies of them: an edited text that is sent once.
+
+Every search learns from answers to texts that are nearly alike, and whoever remembers those can lean on what it decided
+about the first: a little more towards that class, from the third near copy on, is enough that no search gets through,
+and shows nowhere. Somebody who asks about nothing near gets through at once. So texts that were asked in no form are
+edited by what a model says about fragments of them, single words or some in another order, and then sent, one question
+each, before anything else is known of them. Such an attack is weaker than a search, unless searches are hindered.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from seatrial.families.temperature_attack.params import (
+    FRAGMENTS,
+    NEAR,
+    SENT_ONCE,
+    UNASKED,
+    TemperatureAttackParams,
+)
+from seatrial.statistics.arrays import Mask
+from workers.attacks.text.marked_words import CHARACTERS
+from workers.attacks.text.word_edits import WordsOf, without_a_letter
+from workers.data import Text
+from workers.families.columns import beside
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.protocol import HELD_OUT, Stage
+from workers.families.temperature_attack.displaced import decided, lead
+from workers.families.temperature_attack.probe import edit_path
+
+ONCE = "sent_once"
+"""The stage, by the name of its table."""
+
+SIZES = (1, 2, 4, 8)
+"""Words of a fragment, the same of all of a text's: who answers one of them otherwise than texts answers others."""
+
+LATER = "sent_later_robust"
+"""Whether the closing probe's text, edited and sent after those, is decided rightly."""
+
+FEWEST = 20
+"""Texts from which on they are compared."""
+
+_SCHEMA = pa.schema(
+    [
+        ("example_id", pa.int64()),
+        ("label", pa.int64()),
+        ("errored", pa.bool_()),
+        ("is_asked", pa.bool_()),
+        ("edits", pa.int64()),
+        # Null without an answer, which spoils no number.
+        ("robust", pa.bool_()),
+    ]
+)
+
+
+def once_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
+    """Return the stage, before anything else is asked about its texts; None where it is done, or too late.
+
+    Args:
+        params: Of the check.
+        done: Records by stage.
+    """
+    is_late = "validation" in done or any(name.startswith("attack_") for name in done)
+    if is_late or ONCE in done or not params.sends_once:
+        return None
+    if not params.is_fitted:
+        return Stage(ONCE, HELD_OUT, UNASKED, 8)
+    source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
+    # As many as the validation, so that they are the same texts: how many are drawn may decide which.
+    return Stage(ONCE, source, params.validation_samples, 8)
+
+
+def send_once(
+    params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample], first: int
+) -> Records:
+    """Edit a shard's texts by what is said about fragments of them, send each once, and return a row for each.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        examples: Its texts.
+        first: Which of the stage's texts the first of them is: the later ones are left alone.
+    """
+    rows: list[dict[str, Any]] = []
+    for number, example in enumerate(examples, first):
+        row = {"example_id": example.example_id, "label": example.label, "errored": False}
+        if number < SENT_ONCE:
+            context.check_cancelled()
+            edited, edits = _edited(params, context, example)
+            (given,) = context.scoring().ask_anew([edited])
+            decision = decided(given)
+            row |= {"is_asked": True, "edits": edits}
+            row |= {} if decision is None else {"robust": decision == example.label}
+        rows.append({"is_asked": False} | row)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def with_sent_later(
+    params: TemperatureAttackParams, context: TextContext, records: Records, examples: Sequence[TextExample]
+) -> Records:
+    """Return the closing probe's table with what the same makes of texts that near copies of were asked about.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        records: The table so far, a row for each example.
+        examples: The shard's.
+    """
+    if not params.sends_once:
+        return records
+    rows: list[dict[str, Any]] = []
+    for example in examples:
+        context.check_cancelled()
+        edited, _ = _edited(params, context, example)
+        seed, service = context.salted_seed("sent later", example.example_id), context.scoring()
+        # As many as a search that has hardly begun: of its text, and with a few letters less.
+        path = edit_path(example.text, seed, NEAR, service.seen(example.text))
+        service.ask_anew(path)
+        decision = decided(service.ask_anew([edited])[0])
+        rows.append({} if decision is None else {LATER: decision == example.label})
+    return beside(records, rows, pa.schema([(LATER, pa.bool_())]))
+
+
+def _edited(params: TemperatureAttackParams, context: TextContext, example: TextExample) -> tuple[Text, int]:
+    """Return a text with a letter less in as many of its words as speak for its class, and how many these are."""
+    rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
+    cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
+    words = [cut.pieces[part][at] for part, at in cut.places]
+    said = _said(context, example, list(dict.fromkeys(words)), rng)
+    most = CHARACTERS
+    if params.edit_share is not None:
+        most = min(most, int(params.edit_share * sum(map(len, words))))
+    order = sorted(rng.sample(range(len(words)), len(words)), key=lambda place: -said[words[place]])
+    chosen = [place for place in order if said[words[place]] > 0][:most]
+    for place in chosen:
+        part, at = cut.places[place]
+        cut.pieces[part][at] = without_a_letter(words[place], rng)
+    return cut.joined, len(chosen)
+
+
+def _said(context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random) -> dict[str, float]:
+    """Return by how much fragments with a word speak for the class more than what has no meaning does."""
+    size, fragments = rng.choice(SIZES), list[list[str]]()
+    while words and len(fragments) < (FRAGMENTS if size > 1 else 1):
+        drawn = rng.sample(words, len(words))
+        fragments += [drawn[at : at + size] for at in range(0, len(drawn), size)]
+    # Among them one of no meaning.
+    fragments = [["".join(rng.choices("qxzvjk", k=5)) for _ in range(size)], *fragments[:FRAGMENTS]]
+    texts = [" ".join(fragment) for fragment in fragments]
+    # Of a pair both parts: what is said about one alone is of no use.
+    asked: list[Text] = [text if isinstance(example.text, str) else (text, text) for text in texts]
+    nothing, *leads = [lead(given, example.label) for given in context.scoring().scores(asked)]
+    found = {word: list[float]() for word in words}
+    for fragment, of_fragment in zip(fragments[1:], leads, strict=True):
+        for word in fragment if of_fragment is not None else ():
+            found[word].append((of_fragment or 0.0) - (nothing or 0.0))
+    return {word: fmean(seen) if seen else 0.0 for word, seen in found.items()}
+
+
+@dataclass(frozen=True)
+class SentOnce:
+    """What became of edited texts that were sent once.
+
+    Attributes:
+        robust: (n,) whether each was decided rightly.
+        unanswered: Those without an answer.
+        later: (m,) whether each was of other texts, which were sent after near copies of them.
+    """
+
+    robust: Mask
+    unanswered: int
+    later: Mask
+
+    @property
+    def answered(self) -> int:
+        """Those with one."""
+        return len(self.robust)
+
+
+def read_once(done: Mapping[str, Records]) -> SentOnce | None:
+    """Return what the stage measured; None where it was not run, or there was no text.
+
+    Args:
+        done: Records by stage.
+    """
+    rows = [row for row in done[ONCE].to_pylist() if row["is_asked"]] if ONCE in done else []
+    if not rows:
+        return None
+    robust = [row["robust"] for row in rows if row["robust"] is not None]
+    closing = done.get("closing")
+    later = closing[LATER].drop_null().to_pylist() if closing is not None and LATER in closing.column_names else []
+    return SentOnce(np.array(robust, dtype=bool), len(rows) - len(robust), np.array(later, dtype=bool))
