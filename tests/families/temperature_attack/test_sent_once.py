@@ -132,6 +132,17 @@ def test_what_is_sent_is_chosen_by_fragments_and_keeps_to_the_letters_an_attack_
     assert table["edits"].to_pylist()[0] <= 0.02 * len(text)
 
 
+def test_fragments_that_say_nothing_keep_no_text_from_being_edited() -> None:
+    for nothing in (likely(0.9), UnansweredError("too short")):
+
+        def function(text: str, said: Any = nothing) -> Any:
+            return honest(text) if len(text) > 90 else said
+
+        table = sent(function, texts := TEXTS[:8])
+        longest = [len(str(row.text)) for row in texts]
+        assert all(edits > 5 for edits, length in zip(table["edits"].to_pylist(), longest, strict=True) if length > 90)
+
+
 def test_no_cut_changes_a_row_and_later_texts_are_left_alone() -> None:
     many = [TextExample(number, TEXTS[number % HALF].text, TEXTS[number % HALF].label) for number in range(110)]
     table = sent(honest, many)

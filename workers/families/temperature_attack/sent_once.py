@@ -37,7 +37,8 @@ ONCE = "sent_once"
 """The stage, by the name of its table."""
 
 SIZES = (1, 2, 4, 8)
-"""Words of a fragment, the same of all of a text's: who answers one of them otherwise than texts answers others."""
+"""Words of a fragment, the same of all of a text's, or half of its words: who answers one size otherwise than texts
+answers others."""
 
 LATER = "sent_later_robust"
 """Whether the closing probe's text, edited and sent after those, is decided rightly."""
@@ -136,7 +137,8 @@ def _edited(params: TemperatureAttackParams, context: TextContext, example: Text
     if params.edit_share is not None:
         most = min(most, int(params.edit_share * sum(map(len, words))))
     order = sorted(rng.sample(range(len(words)), len(words)), key=lambda place: -said[words[place]])
-    chosen = [place for place in order if said[words[place]] > 0][:most]
+    # Where no fragment says anything, whichever words.
+    chosen = ([place for place in order if said[words[place]] > 0] or order)[:most]
     for place in chosen:
         part, at = cut.places[place]
         cut.pieces[part][at] = without_a_letter(words[place], rng)
@@ -145,7 +147,7 @@ def _edited(params: TemperatureAttackParams, context: TextContext, example: Text
 
 def _said(context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random) -> dict[str, float]:
     """Return by how much fragments with a word speak for the class more than what has no meaning does."""
-    size, fragments = rng.choice(SIZES), list[list[str]]()
+    size, fragments = rng.choice((*SIZES, max(1, len(words) // 2))), list[list[str]]()
     while words and len(fragments) < (FRAGMENTS if size > 1 else 1):
         drawn = rng.sample(words, len(words))
         fragments += [drawn[at : at + size] for at in range(0, len(drawn), size)]
