@@ -16,6 +16,9 @@ from workers.families.contexts import Records
 from workers.families.uncertainty_span.family import FAMILY
 from workers.models.passes import mixed
 
+BATCH = 64
+"""More than most of these checks have images: of a batch of a network this small, the number of images is nothing."""
+
 
 @dataclass(frozen=True)
 class Ensemble(Model):
@@ -40,7 +43,7 @@ def audit(
     model: Model,
     data: Data,
     *,
-    batch_size: int = 16,
+    batch_size: int = BATCH,
     shards: int = 1,
     outliers: Data | None = None,
     models: Mapping[str, Model] | None = None,
@@ -50,10 +53,17 @@ def audit(
 
 
 def measure(
-    params: UncertaintySpanParams, model: Model, data: Data, *, outliers: Data | None = None, **more: Any
+    params: UncertaintySpanParams,
+    model: Model,
+    data: Data,
+    *,
+    outliers: Data | None = None,
+    batch_size: int = BATCH,
+    **more: Any,
 ) -> dict[str, Records]:
     """Run every stage in shards of whole batches and return its records, without estimates of them."""
-    return run_check(FAMILY, params, model, data, reduce=False, further=outliers, **more)[1]
+    more |= {"batch_size": batch_size, "further": outliers}
+    return run_check(FAMILY, params, model, data, reduce=False, **more)[1]
 
 
 def parameters(**changes: object) -> UncertaintySpanParams:

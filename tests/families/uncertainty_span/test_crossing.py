@@ -82,7 +82,7 @@ def test_what_is_never_left_is_not_judged() -> None:
 
 def test_shards_and_batches_change_nothing() -> None:
     params = parameters(steps=3, effort="standard")
-    whole, parts = (measure(params, NETWORK, DATA, shards=shards)["crossing"] for shards in (1, 3))
+    whole, parts = (measure(params, NETWORK, DATA, batch_size=16, shards=shards)["crossing"] for shards in (1, 3))
     assert whole.equals(parts)
     apart = measure(params, NETWORK, DATA, batch_size=5)["crossing"]
     first, second = (np.asarray(table[LEAD_LEFT]) for table in (whole, apart))
