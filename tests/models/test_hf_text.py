@@ -1,6 +1,7 @@
 """Text classifiers from Hugging Face folders: the logits of transformers, and bit for bit the same in any company."""
 
 import random
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,16 @@ def _load(folder: Path, task: str = "text-classification", **changes: Any) -> Hu
     return classifier
 
 
+@cache
+def _theirs(folder: Path) -> tuple[Any, Any]:
+    """Return the tokenizer and the model that transformers makes of a folder."""
+    module = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    return AutoTokenizer.from_pretrained(folder), module
+
+
 def _alone(folder: Path, *parts: Any) -> Tensor:
     """Return what transformers gives for one text, without padding."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    module = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer, module = _theirs(folder)
     with torch.no_grad():
         encoded = tokenizer(*parts, return_tensors="pt")
         taken = set(encoded) & set(signature(module.forward).parameters)
