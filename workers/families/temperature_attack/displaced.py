@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
 from seatrial.statistics.arrays import Mask
-from workers.attacks.losses import margin
 from workers.attacks.text.attacking import Outcome
 from workers.data import Text
 from workers.families.columns import beside, ints
@@ -226,16 +224,28 @@ def _ends(attacked: Sequence[Records]) -> dict[int, list[tuple[Text, int]]]:
 
 
 def decided(answer: Any) -> int | None:
-    """Return the class an answer gives the largest score; None where it is no answer."""
-    is_sound = isinstance(answer, Tensor) and bool(answer.isfinite().all())
+    """Return the class an answer gives the largest score; None where it is no answer.
+
+    >>> decided(Tensor([1.0, 3.0, 3.0])), decided(Tensor([1.0, float("inf")]))
+    (1, None)
+    """
+    if not isinstance(answer, Tensor):
+        return None
+    # On so few numbers torch takes five times as long as numpy, and this is asked of every answer.
+    scores = answer.numpy()
     # The first of several that tie, on every platform.
-    return int(np.argmax(answer.numpy())) if is_sound else None
+    return int(scores.argmax()) if np.isfinite(scores).all() else None
 
 
 def lead(answer: Any, label: int) -> float | None:
     """Return by how much an answer speaks for a class, in logits; None where it is no answer.
 
-    >>> lead(torch.tensor([0.5, 2.0]), 1)
+    >>> lead(Tensor([0.5, 2.0]), 1)
     1.5
     """
-    return None if decided(answer) is None else float(margin(answer[None], torch.tensor([label])))
+    if decided(answer) is None:
+        return None
+    scores = answer.numpy()
+    others = scores.copy()
+    others[label] = -np.inf
+    return float(scores[label] - others.max())
