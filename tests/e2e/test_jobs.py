@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.contracts.states import RunState
-from seatrial.families.uncertainty_span.effort import CROSSING, INTEGRATED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.effort import CROSSING, DISPLACED, INTEGRATED, STAGES, TRANSFORMED
 from seatrial.store.queue import WakeupNotifier
 from tests.e2e.deployment import LEASE_S, Deployment, on_both
 from tests.servers import Postgres, Valkey, eventually
@@ -65,7 +65,7 @@ def test_neither_shards_nor_kills_change_a_record_of_the_further_attacks(deploym
     worker.wait()
     deployment.add_worker()
     assert deployment.wait(cut)["state"] == "succeeded"
-    for stage in ("surrogate", *STAGES, CROSSING, TRANSFORMED, INTEGRATED):
+    for stage in ("surrogate", *STAGES, CROSSING, TRANSFORMED, INTEGRATED, DISPLACED):
         assert deployment.records(cut, stage) == deployment.records(whole, stage), stage
 
 

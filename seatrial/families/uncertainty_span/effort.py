@@ -57,7 +57,7 @@ TRANSFORMED = "transformed"
 """The stage that attacks images after plain changes of the whole image, and after some that switch dormant units: a
 model may be another one there."""
 
-TRANSFORMED_EXAMPLES = 32
+TRANSFORMED_EXAMPLES = 26
 """Examples it attacks, at most: enough to see a difference in pairs, and of no account in a large audit."""
 
 INTEGRATED = "integrated"
@@ -72,6 +72,18 @@ GROUPS = 4
 APART = (4, 7)
 """Pixels between those that it moves by themselves: with less, or more, what they do is lost to their neighbours, or to
 the few they are."""
+
+DISPLACED = "displaced"
+"""The stage that attacks images and copies of them alike that nobody can have remembered."""
+
+DISPLACED_EXAMPLES = 24
+"""Images it attacks, at most, and as many copies: with 16 an interval is half as wide as the differences looked for."""
+
+DISPLACED_STEPS = 6
+"""Up the entropy, and as many down the lead of the prediction."""
+
+DISPLACED_PASSES = Passes(2 * 3, 2 * 2 * DISPLACED_STEPS)
+"""What an image costs with its copy: each as it is, and where two descents end."""
 
 DORMANT_REFERENCES = 4
 """Images on which groups of dormant units are tried: those no audited image switches."""

@@ -47,6 +47,18 @@ FLAGS: tuple[FlagSpec, ...] = (
         "produces them.",
     ),
     FlagSpec(
+        code="memorised_images",
+        severities=("error",),
+        speaks_of=(*EVERY_ATTACK, "clean_accuracy"),
+        meaning="Copies of audited images that are turned, shifted and bent by a pixel or so, drawn for the audit, are "
+        "attacked as the images are, and the copies' span is wider by over 13 % of log C, or over 25 % of the "
+        "predictions more change (lower end of the paired interval, where both are predicted rightly), or over half of "
+        "the copies are predicted wrongly. The model, or something in front of it, knows these very images, or was "
+        "fitted to them.",
+        remedy="Audit images that the model has not seen, and without what recognises images. Where a class hangs on "
+        "where things lie to the pixel, that alone may be why.",
+    ),
+    FlagSpec(
         code="gradient_free",
         severities=("error", "warning"),
         speaks_of=(

@@ -97,7 +97,7 @@ METRICS = (
         "sure classes, and from the decision boundary), `smoothed` (gradients of a smoothed copy), `score` (random "
         "search by scores alone), `distilled` (made on a surrogate), `repeated` (these four, and further starts where "
         "they disagree), `transformed` (after plain changes of light, contrast, sharpness or grey levels, or "
-        "changes that switch dormant units, of 32 examples at most), `integrated` (each pixel moved to where gradients "
+        "changes that switch dormant units, of 26 examples at most), `integrated` (each pixel moved to where gradients "
         "from all over the ball add up to least, of 32 examples at most), `tempered` (through scaled logits, when the "
         "softmax is saturated) or `transfer` (made on the transfer model). All but `integrated`, "
         "`transfer` and `tempered` go on with plain gradients from where they end.",

@@ -13,6 +13,8 @@ from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_th
 from seatrial.families.shared.rules import LEAST, fits_its_norm
 from seatrial.families.uncertainty_span.effort import (
     CROSSING_PASSES,
+    DISPLACED_EXAMPLES,
+    DISPLACED_PASSES,
     INTEGRATED_EXAMPLES,
     PICTURED,
     SURROGATE_EXAMPLES,
@@ -212,6 +214,8 @@ class UncertaintySpanParams(FamilyParams):
             backward += each.backward * samples + changed.backward * min(samples, TRANSFORMED_EXAMPLES)
             forward += further.integrated.forward * min(samples, INTEGRATED_EXAMPLES)
             backward += further.integrated.backward * min(samples, INTEGRATED_EXAMPLES)
+            forward += DISPLACED_PASSES.forward * min(samples, DISPLACED_EXAMPLES)
+            backward += DISPLACED_PASSES.backward * min(samples, DISPLACED_EXAMPLES)
         pictured = min(samples, PICTURED)
         forward += 10 * pictured
         backward += 2 * attack * pictured

@@ -8,6 +8,9 @@ from seatrial.families.shared.robust_accuracy import RobustAccuracyParams
 from seatrial.families.uncertainty_span.effort import (
     CROSSING,
     CROSSING_PASSES,
+    DISPLACED,
+    DISPLACED_EXAMPLES,
+    DISPLACED_PASSES,
     INTEGRATED,
     INTEGRATED_EXAMPLES,
     PICTURED,
@@ -45,6 +48,7 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
         costs |= dict.fromkeys(STAGES, each) | {CROSSING: samples * CROSSING_PASSES}
         costs[TRANSFORMED] = min(samples, TRANSFORMED_EXAMPLES) * further.transformed.in_forward
         costs[INTEGRATED] = min(samples, INTEGRATED_EXAMPLES) * further.integrated.in_forward
+        costs[DISPLACED] = min(samples, DISPLACED_EXAMPLES) * DISPLACED_PASSES.in_forward
     costs["tempered"] = OnDemand(samples * Passes(44, 3 * steps).in_forward)
     if asked.transfer_model is not None:
         costs["transfer"] = samples * Passes(7, 2 * steps).in_forward

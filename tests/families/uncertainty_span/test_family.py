@@ -155,7 +155,7 @@ def test_stages_follow_parameters_and_records() -> None:
     further = ["tempered", "transfer", *ATTACKS, "outliers", "robust_accuracy", "pictures"]
     assert list(full) == ["attack", "growth", *further]
     further = ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "crossing", "transformed"]
-    further.append("integrated")
+    further += ["integrated", "displaced"]
     stages, done = [], {name: full[name] for name in ("attack", "growth")}
     while (stage := FAMILY.next_stage(parameters(effort="thorough"), done)) is not None:
         stages.append(stage)

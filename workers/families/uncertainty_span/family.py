@@ -11,6 +11,8 @@ from seatrial.families.shared.robust_accuracy import FIRST as ROBUST_FIRST
 from seatrial.families.shared.robust_accuracy import SECOND as ROBUST_SECOND
 from seatrial.families.uncertainty_span.effort import (
     CROSSING,
+    DISPLACED,
+    DISPLACED_EXAMPLES,
     INTEGRATED,
     INTEGRATED_EXAMPLES,
     PICTURES,
@@ -30,6 +32,7 @@ from workers.families.protocol import DataInfo, Family, Shard, Stage, TargetInfo
 from workers.families.uncertainty_span import estimates, evidence, flags
 from workers.families.uncertainty_span.ascent import attack_by_ascent
 from workers.families.uncertainty_span.crossing import look_at_crossings
+from workers.families.uncertainty_span.displaced import attack_displaced, memorised_images
 from workers.families.uncertainty_span.distilled import attack_distilled, fit_surrogate
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
@@ -94,6 +97,7 @@ class UncertaintySpan:
             planned += [Stage(name) for name in (*STAGES, CROSSING)]
             planned.append(Stage(TRANSFORMED, limit=TRANSFORMED_EXAMPLES))
             planned.append(Stage(INTEGRATED, limit=INTEGRATED_EXAMPLES))
+            planned.append(Stage(DISPLACED, limit=DISPLACED_EXAMPLES))
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
@@ -198,6 +202,8 @@ class UncertaintySpan:
                 return attack_transformed(params, context, batch)
             case "integrated":
                 return attack_integrated(params, context, batch)
+            case "displaced":
+                return attack_displaced(params, context, batch)
             case "outliers":
                 return attack_outliers(params, context, batch)
         for name in params.attacks:
@@ -219,6 +225,8 @@ def _doubt(params: UncertaintySpanParams, samples: Mapping[str, Sample], seed: i
     found += flags.quick_effort(params)
     if CROSSING in samples:
         found += evidence.abrupt_decisions(samples[CROSSING])
+    if DISPLACED in samples:
+        found += memorised_images(samples[DISPLACED], estimates.classes_of(attack), seed)
     if SURROGATE in samples:
         found += evidence.unfit_temperature(samples[SURROGATE])
     found += flags.zero_gradients(attack, is_cleared=is_cleared)
