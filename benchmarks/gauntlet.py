@@ -33,6 +33,7 @@ from benchmarks.local_image_fakes import contestants as local_image_fakes
 from benchmarks.locked_image_fakes import contestants as locked_image_fakes
 from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
 from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
+from benchmarks.remembering_image_fakes import contestants as remembering_image_fakes
 from benchmarks.shipped import shipped_judgements
 from benchmarks.waved_image_fakes import contestants as waved_image_fakes
 from seatrial.contracts.estimates import Flag, Result
@@ -211,6 +212,7 @@ def main() -> int:
         contestants += waved_image_fakes(case.model, robust.model, case.images, radius)
         contestants += local_image_fakes(case.model, robust.model, case.images, radius)
         contestants += carried_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += remembering_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:
