@@ -66,7 +66,7 @@ CROSSING_STEPS = 16
 UNASKED = 40
 """Further texts of the data, at most, that are attacked and never asked as they are."""
 
-SENT_ONCE, FRAGMENTS, NEAR = 100, 24, 5
+SENT_ONCE, FRAGMENTS, NEAR = 100, 24, 20
 """Texts, at most, of those for validation, that are edited and sent once before anything is asked about them; questions
 about fragments of each; and near copies of others that are asked about before these are sent."""
 
@@ -250,14 +250,6 @@ class TemperatureAttackParams(FamilyParams):
         """Whether any arm is fitted on validation examples."""
         return bool(FITTED & set(self.arms))
 
-    @property
-    def sends_once(self) -> bool:
-        """Whether edited texts are sent once and compared with what attacks leave: a recipe of letters is run on all.
-
-        Other recipes may edit less than is edited there.
-        """
-        return "deepwordbug" in self.recipes and "deepwordbug" not in self.second_phase
-
     def references(self) -> dict[str, str]:
         """Return ids of further models and datasets by the parameter that names them."""
         named = {}
@@ -301,7 +293,8 @@ class TemperatureAttackParams(FamilyParams):
         path = PROBE_STEPS + 7 + CROSSING_STEPS + 1
         probe = (path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
         costs["probe"] = probe, probe
-        if self.sends_once:
+        flipping = len(self.flipping)
+        if flipping:
             once = float((FRAGMENTS + 2) * min(validation if self.is_fitted else UNASKED, SENT_ONCE))
             costs["sent_once"] = once, once
         if self.is_fitted:
@@ -310,16 +303,14 @@ class TemperatureAttackParams(FamilyParams):
                 attack = self._queries("deepwordbug", words) * validation
                 search = (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
                 costs["search"] = search, self.temperature_evaluations * attack
-        flipping = len(self.flipping)
         closing = float(path * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
-            # is asked again, half of it four times, and edited texts before and after unedited ones, of the data and of
-            # pieces.
+            # is asked again, half of it four times, edited texts before and after unedited ones, of the data and of
+            # pieces, and after near copies.
             ends = 2.5 * (2 + further) * flipping
-            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + ends) * min(samples, PROBED)
-        if self.sends_once:
-            closing += (FRAGMENTS + 1 + NEAR + 2) * min(samples, PROBED)
+            sent = FRAGMENTS + 1 + NEAR + 2
+            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + ends + sent) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
             attacked = samples
             if self.survivors is not None and recipe in self.second_phase:

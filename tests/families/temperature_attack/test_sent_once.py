@@ -87,10 +87,6 @@ def test_who_leans_on_the_first_near_copy_is_told() -> None:
     assert found is not None
     assert found.robust.mean() < 0.35
     assert found.later.mean() > 0.8
-    # What hardly an attack turns is decided wrongly where it is sent once.
-    message = told(once, 0.1)["answers_depend_on_history"]
-    assert f"of {HALF} edited texts {int(found.robust.sum())} are decided rightly where nothing near" in message
-    assert "that attacks ask near copies of (p = " in message
 
 
 @pytest.mark.parametrize(("function", "is_told"), [(Leaning, True), (lambda: honest, False)])
@@ -104,13 +100,12 @@ def test_the_same_edits_are_sent_after_near_copies(function, is_told) -> None:
     ]
     found = read_once(done)
     assert found is not None
-    says = f"{int(found.later.sum())} of {HALF} edited in the same way and sent after near copies (p = "
+    says = f"{int(found.later.sum())} of {HALF}, edited in the same way, after near copies (p = "
     assert (says in message) is is_told
 
 
 def test_a_function_of_the_text_decides_alike_whenever_it_is_sent() -> None:
     assert sent(honest, TEXTS[HALF:])["robust"].to_pylist() == later(honest)[LATER].to_pylist()
-    assert "answers_depend_on_history" not in told(sent(honest), 10.0)
 
 
 def test_what_is_sent_is_chosen_by_fragments_and_keeps_to_the_letters_an_attack_may_edit() -> None:
@@ -189,14 +184,10 @@ def test_it_comes_before_anything_is_asked_about_its_texts(changes, source, limi
         assert stage is None or stage.name != ONCE
 
 
-def test_recipes_that_may_edit_less_are_not_compared_with_it() -> None:
+def test_a_recipe_that_keeps_the_class_asks_for_none() -> None:
     probe = pa.table({"example_id": np.arange(10)})
-    for recipes in (["pwws"], ["pruthi", "deepwordbug"]):
-        params = TemperatureAttackParams(
-            kind="temperature_attack", arms=[], recipes=recipes, survivors=None if len(recipes) == 1 else 20
-        )
-        stage = FAMILY.next_stage(params, {"probe": probe})
-        assert stage is not None
-        assert stage.name != ONCE
-        assert "sent_once" not in params._stage_costs(10, 0, 25.0)
-        assert LATER not in later(honest, params=params).column_names
+    params = TemperatureAttackParams(kind="temperature_attack", arms=[], recipes=["input_reduction"])
+    stage = FAMILY.next_stage(params, {"probe": probe})
+    assert stage is not None
+    assert stage.name != ONCE
+    assert "sent_once" not in params._stage_costs(10, 0, 25.0)

@@ -10,7 +10,7 @@ from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging, grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED, doubt_decisions
-from workers.families.temperature_attack.displaced import DISPLACED_WITH, displaced_with
+from workers.families.temperature_attack.displaced import displaced_with
 from workers.families.temperature_attack.pieced import less_withstand
 from workers.families.temperature_attack.probe import FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
@@ -199,24 +199,16 @@ def _where_asked(audit: Audit) -> list[str]:
 def _where_near_copies_were(audit: Audit) -> list[str]:
     """Return what shows that texts withstand because near copies of them were asked about."""
     once = audit.once
-    if once is None or once.answered < FEWEST_SENT or DISPLACED_WITH not in audit.counted:
+    if once is None or min(once.answered, len(once.later)) < FEWEST_SENT:
         return []
-    sent = (
-        f"of {once.answered} edited texts {int(once.robust.sum())} are decided rightly where nothing near was asked "
-        "about before"
-    )
-    others = [("edited in the same way and sent after near copies", once.later)]
-    if LABEL_ONLY in audit.arms.by_name:
-        sample = audit.attacks[DISPLACED_WITH]
-        others.append(("that attacks ask near copies of", sample.robust(LABEL_ONLY) & sample.robust(AS_SERVED)))
-    seen = []
-    for which, held in others:
-        if len(held) < FEWEST_SENT or held.mean() - once.robust.mean() <= SPARED:
-            continue
-        p = less_withstand(int(held.sum()), len(held), once.robust)
-        if p < REMEMBERED:
-            seen.append(f"{int(held.sum())} of {len(held)} {which} (p = {p:.1g})")
-    return [f"{sent}, and {' and '.join(seen)}"] if seen else []
+    held, sent = int(once.later.sum()), int(once.robust.sum())
+    p = less_withstand(held, len(once.later), once.robust)
+    if once.later.mean() - once.robust.mean() <= SPARED or p >= REMEMBERED:
+        return []
+    return [
+        f"of {once.answered} edited texts {sent} are decided rightly where nothing near was asked about before, and "
+        f"{held} of {len(once.later)}, edited in the same way, after near copies (p = {p:.1g})"
+    ]
 
 
 def _remembered(probe: ProbeSample) -> list[str]:

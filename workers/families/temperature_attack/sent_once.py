@@ -4,7 +4,8 @@ Every search learns from answers to texts that are nearly alike, and whoever rem
 about the first: a little more towards that class, from the third near copy on, is enough that no search gets through,
 and shows nowhere. Somebody who asks about nothing near gets through at once. So texts that were asked in no form are
 edited by what a model says about fragments of them, single words or some in another order, and then sent, one question
-each, before anything else is known of them. Such an attack is weaker than a search, unless searches are hindered.
+each, before anything else is known of them. Others are sent after some near copies: a function decides as many of
+either rightly.
 """
 
 import random
@@ -67,7 +68,7 @@ def once_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         done: Records by stage.
     """
     is_late = "validation" in done or any(name.startswith("attack_") for name in done)
-    if is_late or ONCE in done or not params.sends_once:
+    if is_late or ONCE in done or not params.flipping:
         return None
     if not params.is_fitted:
         return Stage(ONCE, HELD_OUT, UNASKED, 8)
@@ -112,14 +113,12 @@ def with_sent_later(
         records: The table so far, a row for each example.
         examples: The shard's.
     """
-    if not params.sends_once:
-        return records
     rows: list[dict[str, Any]] = []
     for example in examples:
         context.check_cancelled()
         edited, _ = _edited(params, context, example)
         seed, service = context.salted_seed("sent later", example.example_id), context.scoring()
-        # As many as a search that has hardly begun: of its text, and with a few letters less.
+        # Who leans only after more of them leaves a search that many questions.
         path = edit_path(example.text, seed, NEAR, service.seen(example.text))
         service.ask_anew(path)
         decision = decided(service.ask_anew([edited])[0])
@@ -158,9 +157,9 @@ def _said(context: TextContext, example: TextExample, words: Sequence[str], rng:
     asked: list[Text] = [text if isinstance(example.text, str) else (text, text) for text in texts]
     nothing, *leads = [lead(given, example.label) for given in context.scoring().scores(asked)]
     found = {word: list[float]() for word in words}
-    for fragment, of_fragment in zip(fragments[1:], leads, strict=True):
-        for word in fragment if of_fragment is not None else ():
-            found[word].append((of_fragment or 0.0) - (nothing or 0.0))
+    answered = [(fragment, of) for fragment, of in zip(fragments[1:], leads, strict=True) if of is not None]
+    for word, of in ((word, of) for fragment, of in answered for word in fragment):
+        found[word].append(of - (nothing or 0.0))
     return {word: fmean(seen) if seen else 0.0 for word, seen in found.items()}
 
 
