@@ -9,7 +9,16 @@ from torch import Tensor
 from seatrial.contracts.registry import family
 from seatrial.families.cost import OVERHEAD_S, TOKENS_PER_WORD, cost_of
 from seatrial.families.memory import AROUND_BYTES
-from seatrial.families.temperature_attack.params import ANEW, MARKS, MEANING_FREE_EDITS, WAYS, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import (
+    ANEW,
+    FRAGMENTS,
+    MARKS,
+    MEANING_FREE_EDITS,
+    NEAR,
+    UNASKED,
+    WAYS,
+    TemperatureAttackParams,
+)
 from tests.families.in_memory import TextModel
 from workers.attacks.text.attacking import Job, attack_all
 from workers.attacks.text.recipes import load_recipe
@@ -54,6 +63,8 @@ def test_the_seconds_of_long_texts_are_those_of_their_queries() -> None:
     # Labels alone are asked about every text too, and about one never asked before, which no recipe does.
     labels = params.most_label_queries + MEANING_FREE_EDITS + MARKS
     asked = 2 * labels - MARKS + WAYS + 4
+    # And about fragments and near copies of both, before an edited text is sent.
+    asked += FRAGMENTS + NEAR + 3 + (FRAGMENTS + 2) * UNASKED / len(LENGTHS)
     of_recipe = by_length.seconds - probe.seconds - asked * sum(map(_seconds, LENGTHS))
     assert sum(spent) <= of_recipe <= 1.5 * sum(spent)
     # What closes an audit asks about pieces of the texts as well.
