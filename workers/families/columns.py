@@ -9,6 +9,9 @@ import pyarrow as pa
 from seatrial.statistics.arrays import Floats, Ints
 from workers.families.contexts import Records
 
+EXAMPLE = (("example_id", pa.int64()), ("label", pa.int64()), ("errored", pa.bool_()))
+"""Columns that the tables of text attacks begin with: which example, its class, and whether it is in no number."""
+
 
 def ints(records: Records, name: str) -> Ints:
     """Return a column of whole numbers (rows,); none of them may be null."""

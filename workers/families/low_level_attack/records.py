@@ -13,12 +13,13 @@ import pyarrow as pa
 from seatrial.contracts.models import SINGLE_LABEL_TEXTS, TAGGING
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from workers.data import Text
+from workers.families.columns import EXAMPLE
 from workers.families.contexts import LabelledText, Records
 from workers.families.low_level_attack.answers import Answer, columns_of, decisions
 from workers.families.low_level_attack.names import column
 
 _INTS, _FLOATS, _STRINGS = pa.list_(pa.int64()), pa.list_(pa.float64()), pa.list_(pa.string())
-_ALWAYS = [("example_id", pa.int64()), ("label", pa.int64()), ("errored", pa.bool_()), ("error", pa.string())]
+_ALWAYS = [*EXAMPLE, ("error", pa.string())]
 _TEXTS = [("text", pa.string()), ("second_text", pa.string()), ("tokens", _STRINGS)]
 _ANSWER = [
     ("predictions", _INTS),

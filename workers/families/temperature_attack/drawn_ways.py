@@ -36,6 +36,7 @@ from seatrial.families.temperature_attack.records import stays_right
 from workers.attacks.text.perturbation_grammar import MARKS, draw_ways
 from workers.attacks.text.unreadable import SHARES
 from workers.data import Text
+from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
 from workers.families.temperature_attack.marking import changed_words
@@ -53,9 +54,7 @@ by signs at the words they hang on, beyond what half of all such signs do."""
 
 SCHEMA = pa.schema(
     [
-        ("example_id", pa.int64()),
-        ("label", pa.int64()),
-        ("errored", pa.bool_()),
+        *EXAMPLE,
         # That may be unreadable.
         ("words", pa.list_(pa.string())),
         ("pairs", pa.list_(pa.string())),

@@ -25,6 +25,7 @@ from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.word_edits import WordsOf, without_a_letter
 from workers.data import Text
+from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.crossing import Crossing, crossing_order, unmoved_share
 
@@ -40,9 +41,7 @@ FEWEST = 30
 
 _TABLE = pa.schema(
     [
-        ("example_id", pa.int64()),
-        ("label", pa.int64()),
-        ("errored", pa.bool_()),
+        *EXAMPLE,
         ("is_outward", pa.bool_()),
         ("path", pa.list_(pa.list_(pa.float64()))),
         ("again", pa.list_(pa.list_(pa.float64()))),

@@ -20,7 +20,7 @@ from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.attacking import Outcome
 from workers.attacks.text.importance import Agreement
 from workers.data import Text
-from workers.families.columns import floats, ints
+from workers.families.columns import EXAMPLE, floats, ints
 from workers.families.contexts import Records, TextExample
 from workers.models import UnansweredError
 
@@ -38,7 +38,6 @@ UNFINISHED = "unfinished"
 SUCCESSES = ("succeeded", "maximized")
 """What TextAttack counts as success: everything but failed and skipped."""
 
-_ALWAYS = [("example_id", pa.int64()), ("label", pa.int64()), ("errored", pa.bool_())]
 _CLEAN = [("prediction", pa.int64()), ("logits", LOGITS), ("precision", pa.string())]
 _SEARCH = [("temperatures", LOGITS), ("robust", pa.list_(pa.bool_())), ("queries", pa.list_(pa.int64()))]
 _TEXTS = [("text", pa.string()), ("second_text", pa.string())]
@@ -57,7 +56,7 @@ _STRENGTH = [*((name, pa.int64()) for name in ("words", "candidates", "words_wit
 def validation_records(examples: Sequence[TextExample], scores: Sequence[Scores]) -> Records:
     """Return the table of stage ``validation``: the raw logits of each example."""
     rows = [_begin(example, not _is_sound(given)) | _clean(given) for example, given in _zip(examples, scores)]
-    return _table(rows, [*_ALWAYS, *_CLEAN])
+    return _table(rows, [*EXAMPLE, *_CLEAN])
 
 
 def search_records(
@@ -85,7 +84,7 @@ def search_records(
             raise ValueError(f"one entry per temperature: {len(kept)} and {len(asked)} of {len(temperatures)}")
         columns: dict[str, Any] = {} if is_errored else {"robust": kept, "queries": asked}
         rows.append(_begin(example, is_errored) | {"temperatures": list(temperatures)} | columns)
-    return _table(rows, [*_ALWAYS, *_SEARCH])
+    return _table(rows, [*EXAMPLE, *_SEARCH])
 
 
 def attack_records(
@@ -133,7 +132,7 @@ def attack_records(
             cells["importance_correlation"] = importance[row].correlation
             cells["importance_masked"] = importance[row].is_masked
         rows.append(cells)
-    columns = [*_ALWAYS, ("error", pa.string()), *_TEXTS, *_CLEAN, *_STRENGTH]
+    columns = [*EXAMPLE, ("error", pa.string()), *_TEXTS, *_CLEAN, *_STRENGTH]
     columns += [(f"{arm}.{name}", kind) for arm in outcomes for name, kind in _ARM]
     return _table(rows, columns + (_IMPORTANCE if importance is not None else []))
 

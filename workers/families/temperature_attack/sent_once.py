@@ -28,7 +28,7 @@ from seatrial.statistics.arrays import Mask
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.word_edits import WordsOf, without_a_letter
 from workers.data import Text
-from workers.families.columns import beside
+from workers.families.columns import EXAMPLE, beside
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
 from workers.families.temperature_attack.displaced import decided, lead
@@ -49,9 +49,7 @@ FEWEST = 20
 
 _SCHEMA = pa.schema(
     [
-        ("example_id", pa.int64()),
-        ("label", pa.int64()),
-        ("errored", pa.bool_()),
+        *EXAMPLE,
         ("is_asked", pa.bool_()),
         ("edits", pa.int64()),
         # Null without an answer, which spoils no number.

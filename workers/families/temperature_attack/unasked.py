@@ -19,6 +19,7 @@ from seatrial.families.temperature_attack.params import WAYS
 from seatrial.statistics.arrays import Mask
 from workers.attacks.text.meaning_free import meaning_free_edits
 from workers.data import Text
+from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.marking import mark_words
@@ -36,9 +37,7 @@ FEWEST = 20
 
 _SCHEMA = pa.schema(
     [
-        ("example_id", pa.int64()),
-        ("label", pa.int64()),
-        ("errored", pa.bool_()),
+        *EXAMPLE,
         # Not this: without an answer it says nothing, and spoils no number.
         ("is_asked", pa.bool_()),
         ("right", pa.bool_()),
