@@ -51,7 +51,7 @@ class Audit:
         pieced: Attacks on texts pieced together; None likewise, and where no class had enough.
         unasked: Attacks on texts that were not asked as they are; None likewise, and where the data had none.
         anew: Pieced texts and their edits in either order; None likewise.
-        once: Edited texts that were sent once; None likewise, and where no recipe of letters was asked for.
+        once: Edited texts that were sent once; None likewise, and where no recipe changes classes.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
         ways: What ways to write words that were drawn did to texts that withstood all; None where no way promised to.
         missing: What unreadable words turn that those texts can do without; None where none was asked.
