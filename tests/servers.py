@@ -207,6 +207,8 @@ class Process:
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
+        # A forked process opens it some time after this returns, and whoever waits for what it writes reads it at once.
+        log.touch()
         self._process: subprocess.Popen[bytes] | Forked
         if arguments[0] == "-m" and arguments[1] in WORKERS and is_wanted():
             self._process = nursery().start(arguments[1], arguments[2:], {**os.environ, **environment}, log)
