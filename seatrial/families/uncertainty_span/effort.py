@@ -25,13 +25,13 @@ REPEATED_SHARE = 0.25
 """Share of the examples that are attacked again from further starts, at most: those the attacks before disagree on.
 Where the softmax saturates it is all of these."""
 
-SATURATED_ROUNDS: dict[Norm, int] = {"linf": 4, "l2": 5}
+SATURATED_ROUNDS: dict[Norm, float] = {"linf": 4, "l2": 19 / 3}
 """How many times the rounds on them where the softmax saturates: there gradients say least, attacks disagree most, and
 a check costs nearly twice as much before (:mod:`workers.families.uncertainty_span.tempered`)."""
 
 ROUNDS: dict[Norm, tuple[Round, ...]] = {
     "linf": ("search", "search", "ascent"),
-    "l2": ("afresh", "ascent", "ascent", "ascent", "afresh", "ascent", "ascent", "search"),
+    "l2": ("afresh", *("ascent",) * 9),
 }
 """The rounds in turn. In l_inf what searches find is rarely found by gradients of any kind, in l_2 the other way round:
 of a PGD-trained MNIST model with 2,400 passes .21 and .18 nat at l_inf .3, .81 and 1.51 at l_2 2."""
@@ -57,8 +57,14 @@ TRANSFORMED = "transformed"
 """The stage that attacks images after plain changes of the whole image, and after some that switch dormant units: a
 model may be another one there."""
 
-TRANSFORMED_EXAMPLES = 26
+TRANSFORMED_EXAMPLES = 32
 """Examples it attacks, at most: enough to see a difference in pairs, and of no account in a large audit."""
+
+
+def transformed_examples(samples: int) -> int:
+    """Return how many of the examples audited it attacks: of few two in three, or it would be much of their cost."""
+    return min(TRANSFORMED_EXAMPLES, 2 * samples // 3)
+
 
 INTEGRATED = "integrated"
 """The stage that moves each pixel to where gradients from all over the ball add up to least, for the decision."""
@@ -128,7 +134,6 @@ CROSSING = "crossing"
 
 CROSSING_PASSES = 24
 """Forward passes of it an example: the clean one, and the points looked at on the way."""
-
 
 PICTURES = "pictures"
 """The stage that attacks the worst examples once more, to keep the images."""
@@ -227,6 +232,11 @@ class Budget:
         return max(1, 7 * self.climb // 10)
 
     @property
+    def anneal_again(self) -> int:
+        """Steps of an ascent through noise in each of those rounds: more of them find more than longer ones."""
+        return max(1, 7 * self.anneal // 10)
+
+    @property
     def squares_again(self) -> int:
         """Queries of the score-based search in each round on those examples."""
         return self.queries + 2 * self.queries // 5
@@ -262,8 +272,8 @@ class Budget:
             "search": (self.squares_again + 1, self.climb_again),
             "nearby": (self.squares_nearby + 1, self.climb_again),
             "away": (1, self.climb_again),
-            "afresh": (1, LONGER * self.anneal + self.refine),
-            "ascent": (1, self.anneal + self.refine),
+            "afresh": (1, LONGER * self.anneal_again + self.refine),
+            "ascent": (1, self.anneal_again + self.refine),
         }
         again = [each[name] for name in self.rounds_again(norm, is_saturated=True)]
         forward, backward = forward + 1 + sum(one for one, _ in again), backward + sum(one for _, one in again)

@@ -18,10 +18,10 @@ from seatrial.families.uncertainty_span.effort import (
     INTEGRATED_EXAMPLES,
     PICTURED,
     SURROGATE_EXAMPLES,
-    TRANSFORMED_EXAMPLES,
     Effort,
     budget,
     questions,
+    transformed_examples,
 )
 from seatrial.families.uncertainty_span.parts import part_passes
 from seatrial.families.uncertainty_span.prediction_sets import ConformalParams
@@ -210,8 +210,8 @@ class UncertaintySpanParams(FamilyParams):
             learnt, changed = further.surrogate_passes(fitted), further.transformed
             forward += (each.forward + CROSSING_PASSES) * samples + learnt.forward
             backward += learnt.backward
-            forward += changed.forward * min(samples, TRANSFORMED_EXAMPLES)
-            backward += each.backward * samples + changed.backward * min(samples, TRANSFORMED_EXAMPLES)
+            forward += changed.forward * transformed_examples(samples)
+            backward += each.backward * samples + changed.backward * transformed_examples(samples)
             forward += further.integrated.forward * min(samples, INTEGRATED_EXAMPLES)
             backward += further.integrated.backward * min(samples, INTEGRATED_EXAMPLES)
             forward += DISPLACED_PASSES.forward * min(samples, DISPLACED_EXAMPLES)

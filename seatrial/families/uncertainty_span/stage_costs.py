@@ -18,8 +18,8 @@ from seatrial.families.uncertainty_span.effort import (
     STAGES,
     SURROGATE_EXAMPLES,
     TRANSFORMED,
-    TRANSFORMED_EXAMPLES,
     budget,
+    transformed_examples,
 )
 from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from seatrial.families.uncertainty_span.parts import part_passes
@@ -46,7 +46,7 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
         costs["surrogate"] = further.surrogate_passes(min(samples, SURROGATE_EXAMPLES)).in_forward
         each = samples * further.passes(asked.norm).in_forward / len(STAGES)
         costs |= dict.fromkeys(STAGES, each) | {CROSSING: samples * CROSSING_PASSES}
-        costs[TRANSFORMED] = min(samples, TRANSFORMED_EXAMPLES) * further.transformed.in_forward
+        costs[TRANSFORMED] = transformed_examples(samples) * further.transformed.in_forward
         costs[INTEGRATED] = min(samples, INTEGRATED_EXAMPLES) * further.integrated.in_forward
         costs[DISPLACED] = min(samples, DISPLACED_EXAMPLES) * DISPLACED_PASSES.in_forward
     costs["tempered"] = OnDemand(samples * Passes(44, 3 * steps).in_forward)

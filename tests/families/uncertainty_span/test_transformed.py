@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import TRANSFORMED_EXAMPLES
+from seatrial.families.uncertainty_span.effort import transformed_examples
 from seatrial.statistics.samples import Sample
 from tests.families.in_memory import Context
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
@@ -45,7 +45,7 @@ def test_a_model_that_is_another_one_behind_a_gate_is_told(opens) -> None:
     images = (images * 255).round() / 255
     assert not opens(images).any()
     result, done = audit(parameters(steps=20, effort="standard"), gated(opens), (images, DATA[1]))
-    assert done["transformed"].num_rows == TRANSFORMED_EXAMPLES
+    assert done["transformed"].num_rows == transformed_examples(len(images))
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
     assert flag.severity == "error"
     assert "after a plain change" in flag.message

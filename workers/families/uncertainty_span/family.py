@@ -19,7 +19,7 @@ from seatrial.families.uncertainty_span.effort import (
     STAGES,
     SURROGATE_EXAMPLES,
     TRANSFORMED,
-    TRANSFORMED_EXAMPLES,
+    transformed_examples,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
@@ -95,7 +95,7 @@ class UncertaintySpan:
             surrogate = Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES, is_whole=True)
             planned.append(surrogate)
             planned += [Stage(name) for name in (*STAGES, CROSSING)]
-            planned.append(Stage(TRANSFORMED, limit=TRANSFORMED_EXAMPLES))
+            planned.append(Stage(TRANSFORMED, limit=transformed_examples(done["attack"].num_rows)))
             planned.append(Stage(INTEGRATED, limit=INTEGRATED_EXAMPLES))
             planned.append(Stage(DISPLACED, limit=DISPLACED_EXAMPLES))
         if flags.is_saturated(Sample(done["attack"])):

@@ -167,7 +167,9 @@ class FurtherAttack:
             check_cancelled=self.context.check_cancelled,
         )
 
-    def anneal(self, purpose: str, starts: Tensor | None = None, *, is_longer: bool = False) -> Tensor:
+    def anneal(
+        self, purpose: str, starts: Tensor | None = None, *, steps: int | None = None, is_longer: bool = False
+    ) -> Tensor:
         """Raise the entropy through noise that narrows; return where that ends (batch, ...).
 
         What is as unsure as it can be stays where it starts.
@@ -175,7 +177,8 @@ class FurtherAttack:
         Args:
             purpose: Of the draws.
             starts: Where other attacks ended, to be left for no more than half as far; None: the images.
-            is_longer: Whether to take more steps, and shorter ones.
+            steps: How many; None: those of the budget.
+            is_longer: Whether to take more steps than that, and shorter ones.
         """
         found = (self.batch.images if starts is None else starts).clone()
         at = (-self.reach.highest[0] > self.highest).nonzero().squeeze(1)
@@ -189,7 +192,7 @@ class FurtherAttack:
         search = AnnealedPGD(
             self.params.norm,
             self.params.epsilon,
-            self.budget.anneal * (LONGER if is_longer else 1),
+            (steps or self.budget.anneal) * (LONGER if is_longer else 1),
             step=(0.5 if starts is None else 0.25) * (0.7 if is_longer else 1.0),
             sigmas=(begin, end),
             box=self.box,

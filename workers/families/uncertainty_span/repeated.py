@@ -121,6 +121,6 @@ def _end(attack: FurtherAttack, name: Round, number: int, best: Tensor) -> Tenso
             moved = best + AWAY[number % len(AWAY)] * (drawn - images)
             return region.step(moved, torch.zeros_like(moved), 0.0)
         case "afresh":
-            return attack.anneal(f"repeated annealed {number}", is_longer=True)
+            return attack.anneal(f"repeated annealed {number}", steps=attack.budget.anneal_again, is_longer=True)
         case "ascent":
-            return attack.anneal(f"repeated annealed {number}", best)
+            return attack.anneal(f"repeated annealed {number}", best, steps=attack.budget.anneal_again)
