@@ -154,8 +154,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         "a path of edits was asked first; both move less after the audit's other questions than before them; an edited "
         "text is decided like its original once that was asked; texts pieced together are decided rightly less often "
         "once an edited one was; texts that were probed for a memory, or never asked as they are, withstand less than "
-        "others; or edited texts are decided rightly less often where they are sent once, and nothing near to them was "
-        "asked about before. A cache, a session, the rest of a request or chance answers in the model's place.",
+        "others; or edited texts are decided rightly less often, or speak for their classes less for what their pieces "
+        "say, where they are sent once and nothing near to them was asked about before. A cache, a session, the rest "
+        "of a request or chance answers in the model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",
     ),

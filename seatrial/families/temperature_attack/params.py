@@ -68,7 +68,8 @@ UNASKED = 40
 
 SENT_ONCE, FRAGMENTS, NEAR = 100, 24, 20
 """Texts, at most, of those for validation, that are edited and sent once before anything is asked about them; questions
-about fragments of each; and near copies of others that are asked about before these are sent."""
+about fragments of each, and as many about pieces of the edited one; and near copies of others that are asked about
+before these are sent."""
 
 ANEW = 16
 """Questions about texts pieced together and their edits, for each of those texts."""
@@ -295,7 +296,7 @@ class TemperatureAttackParams(FamilyParams):
         costs["probe"] = probe, probe
         flipping = len(self.flipping)
         if flipping:
-            once = float((FRAGMENTS + 2) * min(validation if self.is_fitted else UNASKED, SENT_ONCE))
+            once = float((2 * FRAGMENTS + 3) * min(validation if self.is_fitted else UNASKED, SENT_ONCE))
             costs["sent_once"] = once, once
         if self.is_fitted:
             costs["validation"] = validation, validation
@@ -309,7 +310,7 @@ class TemperatureAttackParams(FamilyParams):
             # is asked again, half of it four times, edited texts before and after unedited ones, of the data and of
             # pieces, and after near copies.
             ends = 2.5 * (2 + further) * flipping
-            sent = FRAGMENTS + 1 + NEAR + 2
+            sent = 2 * FRAGMENTS + 2 + NEAR + 2
             closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + ends + sent) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
             attacked = samples

@@ -4,6 +4,8 @@ import math
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from tests.families.temperature_attack.test_probe import PARAMS, SAMPLE, Cache, 
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.crossing import Crossing, clinging, crossing_order, grown
 from workers.families.temperature_attack.probe import run_probe
+from workers.families.temperature_attack.score_flags import _clings
 
 LONG = [
     replace(example, text=f"{example.text} {other.text}")
@@ -127,6 +130,20 @@ def test_the_p_of_clinging_is_the_binomials_and_functions_seldom_reach_it() -> N
     assert reached <= binom.ppf(0.999, 300, 0.05)
     # Paths that are decided alike say nothing.
     assert clinging([Crossing(np.zeros((5, 2)), from_start=True)]) == (0, 0, 1.0)
+
+
+def test_paths_of_both_probes_are_looked_at_together() -> None:
+    def of(longer: int, shorter: int) -> Any:
+        steps = {True: 12, False: 4}
+        answers = {long: np.array([[0.0, -1.0]] * turn + [[-1.0, 0.0]] * (16 - turn)) for long, turn in steps.items()}
+        crossings = [Crossing(answers[at < longer], from_start=True) for at in range(longer + shorter)]
+        return SimpleNamespace(crossings=dict(enumerate(crossings)))
+
+    # By themselves p of .011, together of 2e-4; and as many of either.
+    assert not _clings(of(9, 1))
+    (told,) = _clings(of(9, 1), of(9, 1))
+    assert "longer on 18 paths of edits and the other's on 2, from whichever end (p = 0.0002)" in told
+    assert not _clings(of(9, 1), of(1, 9))
 
 
 def test_growth_compares_the_same_examples() -> None:

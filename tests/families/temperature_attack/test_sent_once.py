@@ -1,5 +1,6 @@
 """What withstands because attacks ask about near copies is told by edited texts that are sent once."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 import torch
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import extractOne
+from scipy.stats import kstest, rankdata
 
-from seatrial.families.temperature_attack.params import SENT_ONCE, UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import FRAGMENTS, SENT_ONCE, UNASKED, TemperatureAttackParams
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from tests.families.temperature_attack.test_anew import TEXTS
@@ -25,7 +27,15 @@ from workers.families.contexts import Records, TextExample
 from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY
-from workers.families.temperature_attack.sent_once import LATER, ONCE, read_once, with_sent_later
+from workers.families.temperature_attack.pieced import less_withstand
+from workers.families.temperature_attack.sent_once import (
+    FEWEST,
+    LATER,
+    ONCE,
+    SentOnce,
+    read_once,
+    with_sent_later,
+)
 from workers.models import UnansweredError
 
 HALF = len(TEXTS) // 2
@@ -136,6 +146,93 @@ def test_fragments_that_say_nothing_keep_no_text_from_being_edited() -> None:
         table = sent(function, texts := TEXTS[:8])
         longest = [len(str(row.text)) for row in texts]
         assert all(edits > 5 for edits, length in zip(table["edits"].to_pylist(), longest, strict=True) if length > 90)
+
+
+WORDS = {
+    word: ((number * 37) % 61 - 30) / 20
+    for number, word in enumerate(sorted(" ".join(map(str, (example.text for example in TEXTS))).split()))
+}
+
+
+def bag(text: str) -> torch.Tensor:
+    """Add up what words count, but for an intercept; what no text has counts nothing."""
+    return torch.tensor([0.0, 0.3 + sum(WORDS.get(word, 0.0) for word in text.split())], dtype=torch.float64)
+
+
+def test_pieces_of_what_is_sent_say_what_a_bag_of_words_says_of_it() -> None:
+    asked: list[str] = []
+
+    def function(text: str) -> torch.Tensor:
+        asked.append(text)
+        return bag(text)
+
+    for example in TEXTS[:6]:
+        asked.clear()
+        row = sent(function, [example]).to_pylist()[0]
+        assert row["foreseen"] == pytest.approx(row["lead"], abs=1e-9)
+        words = Counter(asked[-1].split())
+        at = next(at for at in range(len(asked)) if sum(map(Counter, map(str.split, asked[at:-1])), Counter()) == words)
+        assert 2 <= len(asked[at:-1]) <= FRAGMENTS
+
+
+@pytest.mark.parametrize("text", ["一天下来大家都很高兴今天天气好", "word"])
+def test_pieces_of_what_no_spaces_part_are_less_than_all_of_it(text) -> None:
+    asked: list[str] = []
+
+    def function(text: str) -> torch.Tensor:
+        asked.append(text)
+        return likely(0.7)
+
+    sent(function, [TextExample(0, text, 1)])
+    assert all(len(one) < len(text) for one in asked[:-1] if set(one) - set("qxzvjk ")) or len(text) < 5
+
+
+def leads_of(texts: int, leaning: float, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    foreseen = rng.normal(0, 2, texts)
+    return np.stack([0.8 * foreseen + rng.normal(leaning, 0.5, texts), foreseen], axis=1)
+
+
+def found_of(once: np.ndarray, later: np.ndarray) -> SentOnce:
+    return SentOnce(once[:, 0] > 0, 0, later[:, 0] > 0, once, later)
+
+
+def test_a_lean_shows_beside_what_pieces_say_where_decisions_show_none() -> None:
+    found = found_of(leads_of(60, 0.0, 1), leads_of(64, 0.5, 2))
+    assert found.p < 1e-4
+    assert less_withstand(int(found.later.sum()), len(found.later), found.robust) > 0.01
+    by_chance = [found_of(leads_of(60, 0.0, seed), leads_of(64, 0.0, seed + 1000)).p for seed in range(300)]
+    # Uniform where nothing leans.
+    assert kstest(by_chance, "uniform").pvalue > 0.01
+    assert found_of(leads_of(FEWEST - 1, 0.0, 1), leads_of(64, 9.0, 2)).p == 1
+
+
+def test_the_p_of_a_lean_is_that_of_shuffled_texts() -> None:
+    once, later = leads_of(40, 0.0, 3), leads_of(40, 0.25, 4)
+    lead, foreseen = (rankdata(column) for column in np.concatenate([once, later]).T)
+    slope, at = np.polyfit(foreseen, lead, 1)
+    left = lead - slope * foreseen - at
+    rng = np.random.default_rng(5)
+    shuffled = [rankdata(rng.permutation(left))[40:].sum() for _ in range(4000)]
+    share = np.mean(np.array(shuffled) >= rankdata(left)[40:].sum())
+    assert found_of(once, later).p == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("leaning", "changes", "is_told"),
+    [(1.5, {}, True), (0.0, {}, False), (1.5, {"validation_dataset": "dat_1"}, False)],
+)
+def test_a_lean_is_told_of_texts_of_the_same_data(leaning, changes, is_told) -> None:
+    table = sent(honest).to_pylist()
+    for row, (lead, foreseen) in zip(table, leads_of(len(table), 0.0, 6), strict=True):
+        row |= {"lead": lead, "foreseen": foreseen}
+    done = audited(honest, examples=TEXTS[HALF:]) | {ONCE: pa.Table.from_pylist(table)}
+    closing = done["closing"].to_pylist()
+    for row, (lead, foreseen) in zip(closing, leads_of(len(closing), leaning, 7), strict=True):
+        row |= {"sent_later_lead": lead, "sent_later_foreseen": foreseen}
+    done["closing"] = pa.Table.from_pylist(closing, schema=done["closing"].schema)
+    flags = estimates.reduce(PARAMS.model_copy(update=changes), done, 0).flags
+    assert any("for what their pieces say" in flag.message for flag in flags) is is_told
 
 
 def test_no_cut_changes_a_row_and_later_texts_are_left_alone() -> None:

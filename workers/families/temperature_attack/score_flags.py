@@ -132,6 +132,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     if audit.closing is not None:
         seen += [] if seen else _remembered(audit.closing)
         seen += [] if audit.probe is None else _later(audit.probe, audit.closing)
+        seen += [] if seen or audit.probe is None else _clings(audit.probe, audit.closing)
     if (ends := audit.displacement) is not None and ends.ends_changed > max(1.0, CHANGED * ends.ends_asked):
         seen.append(
             f"{ends.ends_changed} of {ends.ends_asked} texts that attacks ended with changed class when they were "
@@ -203,12 +204,19 @@ def _where_near_copies_were(audit: Audit) -> list[str]:
         return []
     held, sent = int(once.later.sum()), int(once.robust.sum())
     p = less_withstand(held, len(once.later), once.robust)
-    if once.later.mean() - once.robust.mean() <= SPARED or p >= REMEMBERED:
-        return []
-    return [
-        f"of {once.answered} edited texts {sent} are decided rightly where nothing near was asked about before, and "
-        f"{held} of {len(once.later)}, edited in the same way, after near copies (p = {p:.1g})"
-    ]
+    seen = []
+    if once.later.mean() - once.robust.mean() > SPARED and p < REMEMBERED:
+        seen.append(
+            f"of {once.answered} edited texts {sent} are decided rightly where nothing near was asked about before, "
+            f"and {held} of {len(once.later)}, edited in the same way, after near copies (p = {p:.1g})"
+        )
+    # Texts of other data may differ in what their pieces leave unsaid.
+    if audit.params.validation_dataset is None and once.p < REMEMBERED:
+        seen.append(
+            f"{len(once.later_leads)} edited texts speak for their classes more than {len(once.leads)} others, for "
+            f"what their pieces say, where near copies were asked about before (p = {once.p:.1g})"
+        )
+    return seen
 
 
 def _remembered(probe: ProbeSample) -> list[str]:
@@ -228,13 +236,18 @@ def _remembered(probe: ProbeSample) -> list[str]:
             f"along a path of one-letter edits the first {first:.1f} texts asked have one answer on average, the last "
             f"{last:.1f}, in whichever direction it is asked (p = {probe.memory_p:.1g})"
         )
-    longer, shorter, p = clinging(list(probe.crossings.values()))
-    if p < REMEMBERED:
-        seen.append(
-            "between two texts decided apart the decision of the end that one starts from persists for longer on "
-            f"{longer} paths of edits and the other's on {shorter}, from whichever end (p = {p:.1g})"
-        )
-    return seen
+    return seen + _clings(probe)
+
+
+def _clings(*probes: ProbeSample) -> list[str]:
+    """Return what shows that decisions persist where a path of edits was begun, on the paths of all probes together."""
+    longer, shorter, p = clinging([crossing for probe in probes for crossing in probe.crossings.values()])
+    if p >= REMEMBERED:
+        return []
+    return [
+        "between two texts decided apart the decision of the end that one starts from persists for longer on "
+        f"{longer} paths of edits and the other's on {shorter}, from whichever end (p = {p:.1g})"
+    ]
 
 
 def _later(probe: ProbeSample, closing: ProbeSample) -> list[str]:

@@ -5,17 +5,20 @@ about the first: a little more towards that class, from the third near copy on, 
 and shows nowhere. Somebody who asks about nothing near gets through at once. So texts that were asked in no form are
 edited by what a model says about fragments of them, single words or some in another order, and then sent, one question
 each, before anything else is known of them. Others are sent after some near copies: a function decides as many of
-either rightly.
+either rightly, and speaks for their classes as much as for those of the pieces they are made of.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from scipy.stats import mannwhitneyu, rankdata
 
 from seatrial.families.temperature_attack.params import (
     FRAGMENTS,
@@ -24,7 +27,7 @@ from seatrial.families.temperature_attack.params import (
     UNASKED,
     TemperatureAttackParams,
 )
-from seatrial.statistics.arrays import Mask
+from seatrial.statistics.arrays import Floats, Mask
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.word_edits import WordsOf, without_a_letter
 from workers.data import Text
@@ -41,8 +44,9 @@ SIZES = (1, 2, 4, 8)
 """Words of a fragment, the same of all of a text's, or half of its words: who answers one size otherwise than texts
 answers others."""
 
-LATER = "sent_later_robust"
-"""Whether the closing probe's text, edited and sent after those, is decided rightly."""
+LATER, LEAD, FORESEEN = "sent_later_robust", "sent_later_lead", "sent_later_foreseen"
+"""Whether the closing probe's text, edited and sent after those, is decided rightly; by how much in logits, and by how
+much the pieces of it together."""
 
 FEWEST = 20
 """Texts from which on they are compared."""
@@ -54,8 +58,12 @@ _SCHEMA = pa.schema(
         ("edits", pa.int64()),
         # Null without an answer, which spoils no number.
         ("robust", pa.bool_()),
+        ("lead", pa.float64()),
+        ("foreseen", pa.float64()),
     ]
 )
+
+_LATER = pa.schema([(LATER, pa.bool_()), (LEAD, pa.float64()), (FORESEEN, pa.float64())])
 
 
 def once_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
@@ -88,13 +96,13 @@ def send_once(
     """
     rows: list[dict[str, Any]] = []
     for number, example in enumerate(examples, first):
-        row = {"example_id": example.example_id, "label": example.label, "errored": False}
+        row: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": False}
         if number < SENT_ONCE:
             context.check_cancelled()
-            edited, edits = _edited(params, context, example)
+            edited, edits, foreseen = _edited(params, context, example)
             (given,) = context.scoring().ask_anew([edited])
             decision = decided(given)
-            row |= {"is_asked": True, "edits": edits}
+            row |= {"is_asked": True, "edits": edits, "lead": lead(given, example.label), "foreseen": foreseen}
             row |= {} if decision is None else {"robust": decision == example.label}
         rows.append({"is_asked": False} | row)
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
@@ -114,18 +122,24 @@ def with_sent_later(
     rows: list[dict[str, Any]] = []
     for example in examples:
         context.check_cancelled()
-        edited, _ = _edited(params, context, example)
+        edited, _, foreseen = _edited(params, context, example)
         seed, service = context.salted_seed("sent later", example.example_id), context.scoring()
         # Who leans only after more of them leaves a search that many questions.
         path = edit_path(example.text, seed, NEAR, service.seen(example.text))
         service.ask_anew(path)
-        decision = decided(service.ask_anew([edited])[0])
-        rows.append({} if decision is None else {LATER: decision == example.label})
-    return beside(records, rows, pa.schema([(LATER, pa.bool_())]))
+        (given,) = service.ask_anew([edited])
+        decision, of = decided(given), lead(given, example.label)
+        rows.append({} if decision is None else {LATER: decision == example.label, LEAD: of, FORESEEN: foreseen})
+    return beside(records, rows, _LATER)
 
 
-def _edited(params: TemperatureAttackParams, context: TextContext, example: TextExample) -> tuple[Text, int]:
-    """Return a text with a letter less in as many of its words as speak for its class, and how many these are."""
+def _edited(
+    params: TemperatureAttackParams, context: TextContext, example: TextExample
+) -> tuple[Text, int, float | None]:
+    """Return a text with a letter less in as many of its words as speak for its class, and how many these are.
+
+    After them comes by how much its pieces together speak for the class; None where one has no answer.
+    """
     rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
     cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
     words = [cut.pieces[part][at] for part, at in cut.places]
@@ -139,7 +153,36 @@ def _edited(params: TemperatureAttackParams, context: TextContext, example: Text
     for place in chosen:
         part, at = cut.places[place]
         cut.pieces[part][at] = without_a_letter(words[place], rng)
-    return cut.joined, len(chosen)
+    return cut.joined, len(chosen), _foreseen(context, example, cut, rng)
+
+
+def _foreseen(context: TextContext, example: TextExample, cut: WordsOf, rng: random.Random) -> float | None:
+    """Return the sum of what pieces of an edited text speak for its class, each word in one of them, in no order.
+
+    That of a bag of words is what it says of the text, and of any model it says something about that.
+    """
+    words = [word for part in cut.pieces for word in "".join(part).split()]
+    if len(words) < 2:
+        # Where no spaces part any.
+        words = [piece for part in cut.pieces for piece in part if piece.strip()]
+    rng.shuffle(words)
+    least = math.ceil(len(words) / FRAGMENTS)
+    size = min(max(rng.choice((*SIZES, len(words) // 2)), least), max(1, len(words) // 2))
+    pieces = [" ".join(words[at : at + size]) for at in range(0, len(words), size)]
+    given = context.scoring().scores([_asked(example, piece) for piece in [_nothing(size, rng), *pieces]])
+    nothing, *leads = [lead(answer, example.label) for answer in given]
+    known = [of for of in leads if of is not None]
+    # What is said of any piece, whatever it is, is said once of the text.
+    return None if nothing is None or len(known) < len(pieces) else math.fsum([*known, (1 - len(pieces)) * nothing])
+
+
+def _nothing(words: int, rng: random.Random) -> str:
+    return " ".join("".join(rng.choices("qxzvjk", k=5)) for _ in range(words))
+
+
+def _asked(example: TextExample, fragment: str) -> Text:
+    # Of a pair both parts: what is said about one alone is of no use.
+    return fragment if isinstance(example.text, str) else (fragment, fragment)
 
 
 def _said(context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random) -> dict[str, float]:
@@ -148,14 +191,13 @@ def _said(context: TextContext, example: TextExample, words: Sequence[str], rng:
     while words and len(fragments) < (FRAGMENTS if size > 1 else 1):
         drawn = rng.sample(words, len(words))
         fragments += [drawn[at : at + size] for at in range(0, len(drawn), size)]
+    fragments = fragments[:FRAGMENTS]
     # Among them one of no meaning.
-    fragments = [["".join(rng.choices("qxzvjk", k=5)) for _ in range(size)], *fragments[:FRAGMENTS]]
-    texts = [" ".join(fragment) for fragment in fragments]
-    # Of a pair both parts: what is said about one alone is of no use.
-    asked: list[Text] = [text if isinstance(example.text, str) else (text, text) for text in texts]
-    nothing, *leads = [lead(given, example.label) for given in context.scoring().scores(asked)]
+    texts = [_nothing(size, rng), *map(" ".join, fragments)]
+    asked = context.scoring().scores([_asked(example, text) for text in texts])
+    nothing, *leads = [lead(given, example.label) for given in asked]
     found = {word: list[float]() for word in words}
-    answered = [(fragment, of) for fragment, of in zip(fragments[1:], leads, strict=True) if of is not None]
+    answered = [(fragment, of) for fragment, of in zip(fragments, leads, strict=True) if of is not None]
     for word, of in ((word, of) for fragment, of in answered for word in fragment):
         found[word].append(of - (nothing or 0.0))
     return {word: fmean(seen) if seen else 0.0 for word, seen in found.items()}
@@ -169,16 +211,36 @@ class SentOnce:
         robust: (n,) whether each was decided rightly.
         unanswered: Those without an answer.
         later: (m,) whether each was of other texts, which were sent after near copies of them.
+        leads: (n, 2) by how much each spoke for its class in logits, and its pieces together; of those where both are
+            known.
+        later_leads: (m, 2) the same of the others.
     """
 
     robust: Mask
     unanswered: int
     later: Mask
+    leads: Floats = field(default_factory=lambda: np.empty((0, 2)))
+    later_leads: Floats = field(default_factory=lambda: np.empty((0, 2)))
 
     @property
     def answered(self) -> int:
         """Those with one."""
         return len(self.robust)
+
+    @cached_property
+    def p(self) -> float:
+        """One-sided p of texts speaking that much more for their classes after near copies, for what pieces say.
+
+        Ranks of the leads, less what ranks of the pieces' explain of them (Conover and Iman 1982, "Analysis of
+        covariance using the rank transformation"), compared by Mann and Whitney.
+        """
+        once = len(self.leads)
+        if min(once, len(self.later_leads)) < FEWEST:
+            return 1.0
+        lead, foreseen = rankdata(np.concatenate([self.leads, self.later_leads]), axis=0).T
+        known = np.stack([np.ones_like(foreseen), foreseen], axis=1)
+        left = lead - known @ np.linalg.lstsq(known, lead, rcond=None)[0]
+        return float(mannwhitneyu(left[once:], left[:once], alternative="greater").pvalue)
 
 
 def read_once(done: Mapping[str, Records]) -> SentOnce | None:
@@ -192,5 +254,18 @@ def read_once(done: Mapping[str, Records]) -> SentOnce | None:
         return None
     robust = [row["robust"] for row in rows if row["robust"] is not None]
     closing = done.get("closing")
-    later = closing[LATER].drop_null().to_pylist() if closing is not None and LATER in closing.column_names else []
-    return SentOnce(np.array(robust, dtype=bool), len(rows) - len(robust), np.array(later, dtype=bool))
+    others = [] if closing is None else closing.to_pylist()
+    later = [row[LATER] for row in others if row.get(LATER) is not None]
+    return SentOnce(
+        np.array(robust, dtype=bool),
+        len(rows) - len(robust),
+        np.array(later, dtype=bool),
+        _leads(rows, "lead", "foreseen"),
+        _leads(others, LEAD, FORESEEN),
+    )
+
+
+def _leads(rows: Sequence[Mapping[str, Any]], *names: str) -> Floats:
+    # Records from before they were asked for have none.
+    found = [[row.get(name) for name in names] for row in rows]
+    return np.array([pair for pair in found if None not in pair], dtype=np.float64).reshape(-1, 2)
