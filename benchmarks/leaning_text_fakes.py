@@ -2,17 +2,22 @@
 
 The model behind is an ordinary one and corrects nothing. What it says about a text and its second near copy is its own;
 from the third on a search is held off, and whatever was answered once is answered so again. Fresh eyes' design,
-2026-11-28; somebody who asks about single words and sends one edited text is not held off.
+2026-11-28; somebody who asks about single words and sends one edited text is not held off. Two others keep the class of
+the first, but for edits that searches do not make and an audit's own questions about memory did: letters that are left
+out alone, and stop words misspelt among others.
 """
 
+import math
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
 from benchmarks.text_fakes import Endpoint, LogOdds, probability, sigmoid
+from seatrial.noise.lexicons import stopwords
 
 NEAR = 0.35
 """Share of a text's letters that a near copy may have otherwise."""
@@ -22,6 +27,18 @@ UNTOUCHED = 2
 
 SHORTEST = 16
 """Letters and spaces from which on a text is remembered."""
+
+KEPT = 0.55
+"""Share of a text's words from which on another one is a near copy."""
+
+RAREST, LIKELY = 30, 8
+"""Pieces of three letters, the rarest of a text, by which near copies are looked for; and texts that are compared."""
+
+FEWEST = 6
+"""Words from which on a text is remembered."""
+
+UNREADABLE = "jkqvxz"
+"""Letters of words that mean nothing."""
 
 MOST = 5.0
 """Log-odds of the first of a kind, at most, that count for the others."""
@@ -105,6 +122,83 @@ def averaged(weight: float) -> Callable[[float, float], float]:
     return lambda own, first: (own + weight * max(-MOST, min(MOST, first))) / (1 + weight)
 
 
+@dataclass
+class Keeping:
+    """Keeps the class of the first of many near copies, but where words are changed in some way.
+
+    Attributes:
+        odds: The model's.
+        is_spared: Whether the model answers, by the words that were changed and what became of them.
+        first: What was asked first of a kind, as words, with its log-odds.
+        known: Which of these have three letters in a row.
+        answered: What was answered.
+    """
+
+    odds: LogOdds
+    is_spared: Callable[[Sequence[str], Sequence[str]], bool]
+    first: list[tuple[list[str], float]] = field(default_factory=list)
+    known: dict[str, list[int]] = field(default_factory=dict)
+    answered: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> Tensor:
+        """Return logits."""
+        if text not in self.answered:
+            self.answered[text] = self._answer(text)
+        return probability(sigmoid(self.answered[text]))
+
+    def _answer(self, text: str) -> float:
+        own = self.odds(text)
+        # What an audit puts beside a text to make another one of it.
+        words = re.sub(r"\(No\. .*?\)", " ", text).split()
+        if len(words) < FEWEST:
+            return own
+        pieces = {text[at : at + 3] for at in range(len(text) - 2)}
+        rarest = sorted((self.known[piece] for piece in pieces if piece in self.known), key=len)[:RAREST]
+        likely = [at for at, _ in Counter(at for known in rarest for at in known).most_common(LIKELY)]
+        near = [(alike, at) for at in likely if (alike := _alike(self.first[at][0], words)) > KEPT]
+        if not near:
+            for piece in pieces:
+                self.known.setdefault(piece, []).append(len(self.first))
+            self.first.append((words, own))
+            return own
+        first, said = self.first[max(near)[1]]
+        lost, new = (
+            list((Counter(first) - Counter(words)).elements()),
+            list((Counter(words) - Counter(first)).elements()),
+        )
+        read = [word for word in new if word != "[UNK]" and not set(word) <= set(UNREADABLE)]
+        if not read or self.is_spared(lost, read):
+            return own
+        side = 1 if said > 0 else -1
+        # The order of answers stays, so that a search on scores goes where they say.
+        return side * (side * own / 2 if side * own > 0.1 else 0.05 * math.exp((side * own - 0.1) / 2))
+
+
+def _alike(first: Sequence[str], words: Sequence[str]) -> float:
+    """Return the share of a text's words that are those of another one but for two letters, in order."""
+    if len(first) != len(words):
+        return len(Counter(first) & Counter(words)) / max(len(first), len(words))
+    same = [Levenshtein.distance(one, other, score_cutoff=2) <= 2 for one, other in zip(first, words, strict=True)]
+    return sum(same) / len(words)
+
+
+def letters_left_out(lost: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether every changed word is one that lost a letter."""
+    return all(any(_lacks_one(old, word) or _lacks_one(word, old) for old in lost) for word in new)
+
+
+def stop_word_misspelt(lost: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether a stop word is among those changed, and two longer ones that are none."""
+    return (
+        any(word in stopwords() for word in lost)
+        and sum(word not in stopwords() and len(word) > 3 for word in lost) > 1
+    )
+
+
+def _lacks_one(word: str, shorter: str) -> bool:
+    return any(word[:at] + word[at + 1 :] == shorter for at in range(len(word)))
+
+
 def leaning(odds: LogOdds) -> list[Endpoint]:
     """Return such endpoints.
 
@@ -116,4 +210,11 @@ def leaning(odds: LogOdds) -> list[Endpoint]:
         "leans by .9 on the first near copy": (shifted(0.9), 1500),
         "averages near copies": (averaged(0.5), 12_000),
     }
-    return [Endpoint(name, Leaning(odds, lean, window), fake=True) for name, (lean, window) in ways.items()]
+    spared = {
+        "keeps the class of near copies, but for letters left out": letters_left_out,
+        "keeps the class of near copies, but for stop words": stop_word_misspelt,
+    }
+    return [
+        *(Endpoint(name, Leaning(odds, lean, window), fake=True) for name, (lean, window) in ways.items()),
+        *(Endpoint(name, Keeping(odds, of), fake=True) for name, of in spared.items()),
+    ]

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,14 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from rapidfuzz.distance import Levenshtein
+from rapidfuzz.distance import OSA, Levenshtein
 
 from seatrial.contracts.estimates import Flag
+from seatrial.noise.lexicons import stopwords
 from tests import texts
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.strength import Strength
+from workers.attacks.text.word_edits import misspelt
 from workers.families.contexts import Records, TextExample
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.probe import ProbeSample, edit_path, run_probe
@@ -182,15 +185,32 @@ def test_a_cache_of_the_very_same_texts_is_none() -> None:
     assert "answers_depend_on_history" not in flags(Cache(0))
 
 
-def test_a_path_takes_one_letter_of_one_word_at_a_time() -> None:
+def test_a_path_misspells_one_word_at_a_time_as_recipes_do() -> None:
     for text in ("the old film is charming and moving", ("a fine day", "the weather was good"), "", "no"):
-        path = edit_path(text, 5)
-        assert path[0] == text
-        joined = [step if isinstance(step, str) else " / ".join(step) for step in path]
-        for before, after in pairwise(joined):
-            assert len(after) == len(before) - 1
-            assert Levenshtein.distance(before, after) == 1
+        for seed in range(20):
+            path = edit_path(text, seed)
+            assert path[0] == text
+            joined = [step if isinstance(step, str) else " / ".join(step) for step in path]
+            for before, after in pairwise(joined):
+                assert OSA.distance(before, after) == 1
+                # What recipes leave alone stays.
+                assert [word for word in after.split() if word in stopwords()] == [
+                    word for word in before.split() if word in stopwords()
+                ]
     assert len(edit_path(" ".join(["word"] * 90), 1)) == 11
+    # As long as with the stopwords, and those alone where there is nothing else.
+    assert [len(edit_path(text, 2)) for text in ("and then the film", "and then the")] == [5, 4]
+
+
+def test_edits_are_of_any_kind() -> None:
+    assert {len(edit_path("charming", seed)[1]) for seed in range(40)} == {7, 8, 9}
+    rng = random.Random(1)
+    assert {misspelt("abcd", rng, 3) for _ in range(40)} == {"acbd", "abdc"}
+    assert {misspelt("abcd", rng, 0) for _ in range(40)} == {"acd", "abd"}
+    assert all(len(misspelt(word, rng)) == len(word) + 1 for word in ("a", "no"))
+    assert all(misspelt("aaaa", rng) != "aaaa" for _ in range(200))
+    # Letters of another script are its own.
+    assert set("".join(misspelt("天地好人", rng) for _ in range(40))) == set("天地好人")
 
 
 def test_neither_shards_nor_answers_before_change_a_row() -> None:

@@ -2,6 +2,7 @@
 
 import random
 import re
+import string
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from itertools import accumulate
 
 from seatrial.contracts.noise import Noise
 from seatrial.noise.attackers import Attack, attack
-from seatrial.noise.lexicons import Lexicons
+from seatrial.noise.lexicons import Lexicons, stopwords
 from seatrial.noise.unspaced import is_unspaced
 from workers.data import Text
 
@@ -41,12 +42,13 @@ class WordsOf:
     places: list[tuple[int, int]]
 
     @classmethod
-    def cut(cls, text: Text, seen: tuple[int, ...] | None = None) -> "WordsOf":
+    def cut(cls, text: Text, seen: tuple[int, ...] | None = None, *, spares_stopwords: bool = False) -> "WordsOf":
         """Return the words of three letters and more.
 
         Args:
             text: A text or a pair.
             seen: Characters of each part that the model sees; no word may be edited that goes on behind them.
+            spares_stopwords: Whether to leave alone what the recipes do, where other words are left.
         """
         parts = [text] if isinstance(text, str) else list(text)
         pieces = [(_WINDOW if is_unspaced(part) else _WORD).split(part) for part in parts]
@@ -57,6 +59,9 @@ class WordsOf:
             for at in range(1, len(cut), 2)
             if seen is None or ends[part][at] <= seen[part]
         ]
+        if spares_stopwords:
+            others = [(part, at) for part, at in places if pieces[part][at].lower() not in stopwords()]
+            places = others or places
         return cls(pieces, places)
 
     @property
@@ -70,6 +75,30 @@ def without_a_letter(word: str, rng: random.Random) -> str:
     """Return a word of three letters or more without one inside it."""
     inside = rng.randrange(1, len(word) - 1)
     return word[:inside] + word[inside + 1 :]
+
+
+def misspelt(word: str, rng: random.Random, kind: int | None = None) -> str:
+    """Return a word with one of DeepWordBug's edits behind its first letter.
+
+    Args:
+        word: Returned with a letter left out, put in, replaced or exchanged with the next one; if it has less than
+            three, with one put in.
+        rng: Of the draws.
+        kind: Which of these, 0 to 3; None: as it is drawn.
+    """
+    at = rng.randrange(1, max(2, len(word) - 1))
+    other = rng.choice(string.ascii_lowercase if word.isascii() else word)
+    if len(word) < 3:
+        return word[:at] + other + word[at:]
+    edited = (
+        word[:at] + word[at + 1 :],
+        word[:at] + other + word[at:],
+        word[:at] + other + word[at + 1 :],
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+    )
+    drawn = edited[rng.randrange(len(edited)) if kind is None else kind]
+    # The letter itself in its place, or two alike exchanged.
+    return edited[0] if drawn == word else drawn
 
 
 def edit_words(

@@ -7,6 +7,7 @@ the coin: if the scores stand still more often at the end that was asked first, 
 scores that lead an attack differ little between neighbours, more between strangers, and seldom not at all.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from torch import Tensor
 from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
-from workers.attacks.text.word_edits import WordsOf, without_a_letter
+from workers.attacks.text.word_edits import WordsOf, misspelt
 from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
@@ -55,21 +56,32 @@ _TABLE = pa.schema(
 
 
 def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS, seen: tuple[int, ...] | None = None) -> list[Text]:
-    """Return a text and what becomes of it when one letter after another is taken out, each of another word.
+    """Return a text and what becomes of it when one word after another is misspelt by a letter.
+
+    As the recipes do it, and the search by labels: whoever answers other edits otherwise would be seen by nothing here.
+    All are of one kind, or of any, as it is drawn.
 
     Args:
         text: A text or a pair.
         seed: Of the draws.
-        steps: Letters at most.
+        steps: Words at most.
         seen: Characters of each part that the model sees; no word is touched that goes on behind them.
 
     >>> edit_path("a fine day", 1)
-    ['a fine day', 'a fie day', 'a fie dy']
+    ['a fine day', 'a fpine day', 'a fpine dpay']
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
-    words, path = WordsOf.cut(text, seen), [text]
-    for part, at in rng.sample(words.places, min(steps, len(words.places))):
-        words.pieces[part][at] = without_a_letter(words.pieces[part][at], rng)
+    words, path = WordsOf.cut(text, seen, spares_stopwords=True), [text]
+    kind = rng.choice((0, 1, 2, None))
+    wanted = min(steps, len(WordsOf.cut(text, seen).places))
+    # As many as there are words, stopwords too: of the others some are misspelt twice.
+    order = [
+        place
+        for _ in range(math.ceil(wanted / max(1, len(words.places))))
+        for place in rng.sample(words.places, len(words.places))
+    ]
+    for part, at in order[:wanted]:
+        words.pieces[part][at] = misspelt(words.pieces[part][at], rng, kind)
         path.append(words.joined)
     return path
 

@@ -29,7 +29,7 @@ from seatrial.families.temperature_attack.params import (
 )
 from seatrial.statistics.arrays import Floats, Mask
 from workers.attacks.text.marked_words import CHARACTERS
-from workers.attacks.text.word_edits import WordsOf, without_a_letter
+from workers.attacks.text.word_edits import WordsOf, misspelt
 from workers.data import Text
 from workers.families.columns import EXAMPLE, beside
 from workers.families.contexts import Records, TextContext, TextExample
@@ -136,12 +136,12 @@ def with_sent_later(
 def _edited(
     params: TemperatureAttackParams, context: TextContext, example: TextExample
 ) -> tuple[Text, int, float | None]:
-    """Return a text with a letter less in as many of its words as speak for its class, and how many these are.
+    """Return a text with a wrong letter in as many of its words as speak for its class, and how many these are.
 
     After them comes by how much its pieces together speak for the class; None where one has no answer.
     """
     rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
-    cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
+    cut = WordsOf.cut(example.text, context.scoring().seen(example.text), spares_stopwords=True)
     words = [cut.pieces[part][at] for part, at in cut.places]
     said = _said(context, example, list(dict.fromkeys(words)), rng)
     most = CHARACTERS
@@ -152,7 +152,7 @@ def _edited(
     chosen = ([place for place in order if said[words[place]] > 0] or order)[:most]
     for place in chosen:
         part, at = cut.places[place]
-        cut.pieces[part][at] = without_a_letter(words[place], rng)
+        cut.pieces[part][at] = misspelt(words[place], rng)
     return cut.joined, len(chosen), _foreseen(context, example, cut, rng)
 
 

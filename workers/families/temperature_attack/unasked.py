@@ -2,9 +2,9 @@
 
 An audit asks every text as it is before it attacks any. An endpoint that remembers whatever is spelt right can decide
 about each edited text what it decided about the texts it has pieces of, whichever those are, and is robust to nobody
-else. So the search by labels is run on further texts of the data, from each with a few letters less, and how such a
+else. So the search by labels is run on further texts of the data, from each with a few wrong letters, and how such a
 text is written nobody asks. And one that keeps what it decided first of whatever is alike is asked about each text with
-many letters less before.
+many wrong letters before.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from workers.families.temperature_attack.marking import mark_words
 from workers.families.temperature_attack.pieced import AT_ONCE, Search
 from workers.families.temperature_attack.probe import edit_path
 
-LETTERS = (2, 3, 4, 5)
-"""Letters that a text lacks where the search begins, each of another word; how many is drawn."""
+MISSPELT = (2, 3, 4, 5)
+"""Words of a text that are misspelt where the search begins; how many is drawn."""
 
 BEFORE = (16, 8)
-"""Letters that it lacks where it is asked before, in turn: these lacks hold that one."""
+"""Those where it is asked before, in turn: these hold that one."""
 
 FEWEST = 20
 """Texts from which on they are compared."""
@@ -51,7 +51,7 @@ _SCHEMA = pa.schema(
 def attack_unasked(
     context: TextContext, examples: Sequence[TextExample], first: int, asked: AbstractSet[int], search: Search
 ) -> Records:
-    """Attack a shard's texts with labels alone, from a text with letters less, and return a row for each.
+    """Attack a shard's texts with labels alone, from a text with wrong letters, and return a row for each.
 
     Args:
         context: The shard's.
@@ -68,9 +68,9 @@ def attack_unasked(
     for example in (examples[at] for at in attacked):
         seed, seen = context.salted_seed("unasked", example.example_id), context.scoring().seen(example.text)
         path = edit_path(example.text, seed, max(BEFORE), seen)
-        letters = LETTERS[seed % len(LETTERS)]
-        begun.append(TextExample(example.example_id, path[min(letters, len(path) - 1)], example.label))
-        shorter.append([path[min(lacking, len(path) - 1)] for lacking in BEFORE])
+        wrong = MISSPELT[seed % len(MISSPELT)]
+        begun.append(TextExample(example.example_id, path[min(wrong, len(path) - 1)], example.label))
+        shorter.append([path[min(more, len(path) - 1)] for more in BEFORE])
     for start in range(0, len(begun), AT_ONCE):
         context.check_cancelled()
         for turn in zip(*shorter[start : start + AT_ONCE], strict=True):
@@ -106,7 +106,7 @@ class Unasked:
     """What became of texts that were never asked as they are.
 
     Attributes:
-        right: (n,) whether one with letters less was decided rightly.
+        right: (n,) whether one with wrong letters was decided rightly.
         robust: (n,) whether it was after the attack too.
         unanswered: Those without an answer.
         marked: Of those that withstood, how many were asked with words written otherwise.
