@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from workers.attacks.text.marked_words import letter
 from workers.attacks.text.perturbation_grammar import PAIR
 from workers.attacks.text.spellings import WORD
+from workers.attacks.text.word_edits import misspellings
 
 SHARES = ("half", "a quarter", "a quarter in a row")
 """Of a text's words that are left out."""
@@ -105,10 +106,8 @@ def mistyped_where(text: str, edited: str, rng: random.Random) -> str:
 
 def _mistyped(word: str, rng: random.Random) -> str:
     at = 1 + int(rng.random() * max(1, len(word) - 2))
-    before, here, behind = word[:at], word[at : at + 1], word[at + 1 :]
-    errors = [f"{before}{behind[:1]}{here}{behind[1:]}", f"{before}{letter(rng)}{here}{behind}"]
-    errors += [f"{before}{behind}", f"{before}{letter(rng)}{behind}"]
-    return rng.choice(errors)
+    left_out, put_in, replaced, exchanged = misspellings(word, at, letter(rng), letter(rng))
+    return rng.choice([exchanged, put_in, left_out, replaced])
 
 
 def most_tolerated(order: Sequence[str], keeps: Callable[[Sequence[str]], bool]) -> Sequence[str]:

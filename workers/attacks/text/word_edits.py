@@ -24,6 +24,9 @@ LETTER = "a letter less"
 KINDS = (LETTER, *ZEROE)
 """Ways to write a word: without one of its inner letters, and Zéroe's."""
 
+LEFT_OUT, PUT_IN, REPLACED, EXCHANGED = range(4)
+"""What is done with one letter; two of them are exchanged."""
+
 _WORD = re.compile(r"(\w{3,})")
 # Where no spaces part words, a sentence is one: what stands for its words are some letters after another.
 _WINDOW = re.compile(r"(\w{3,4})")
@@ -42,13 +45,12 @@ class WordsOf:
     places: list[tuple[int, int]]
 
     @classmethod
-    def cut(cls, text: Text, seen: tuple[int, ...] | None = None, *, spares_stopwords: bool = False) -> "WordsOf":
+    def cut(cls, text: Text, seen: tuple[int, ...] | None = None) -> "WordsOf":
         """Return the words of three letters and more.
 
         Args:
             text: A text or a pair.
             seen: Characters of each part that the model sees; no word may be edited that goes on behind them.
-            spares_stopwords: Whether to leave alone what the recipes do, where other words are left.
         """
         parts = [text] if isinstance(text, str) else list(text)
         pieces = [(_WINDOW if is_unspaced(part) else _WORD).split(part) for part in parts]
@@ -59,10 +61,14 @@ class WordsOf:
             for at in range(1, len(cut), 2)
             if seen is None or ends[part][at] <= seen[part]
         ]
-        if spares_stopwords:
-            others = [(part, at) for part, at in places if pieces[part][at].lower() not in stopwords()]
-            places = others or places
         return cls(pieces, places)
+
+    @property
+    def content_places(self) -> list[tuple[int, int]]:
+        """Those that recipes edit, which leave stopwords alone; all where there are no others."""
+        return [
+            (part, at) for part, at in self.places if self.pieces[part][at].lower() not in stopwords()
+        ] or self.places
 
     @property
     def joined(self) -> Text:
@@ -77,28 +83,37 @@ def without_a_letter(word: str, rng: random.Random) -> str:
     return word[:inside] + word[inside + 1 :]
 
 
+def misspellings(word: str, at: int, put: str, other: str) -> tuple[str, str, str, str]:
+    """Return what DeepWordBug's edits make of a word: ``LEFT_OUT``, ``PUT_IN``, ``REPLACED`` and ``EXCHANGED``.
+
+    >>> misspellings("film", 1, "x", "y")
+    ('flm', 'fxilm', 'fylm', 'flim')
+    """
+    before, here, behind = word[:at], word[at : at + 1], word[at + 1 :]
+    return (
+        before + behind,
+        before + put + here + behind,
+        before + other + behind,
+        before + behind[:1] + here + behind[1:],
+    )
+
+
 def misspelt(word: str, rng: random.Random, kind: int | None = None) -> str:
-    """Return a word with one of DeepWordBug's edits behind its first letter.
+    """Return a word with one of DeepWordBug's edits behind its first letter; of less than three with a letter put in.
 
     Args:
-        word: Returned with a letter left out, put in, replaced or exchanged with the next one; if it has less than
-            three, with one put in.
+        word: Of any length but 0.
         rng: Of the draws.
-        kind: Which of these, 0 to 3; None: as it is drawn.
+        kind: Which of :func:`misspellings`; None: as it is drawn.
     """
     at = rng.randrange(1, max(2, len(word) - 1))
     other = rng.choice(string.ascii_lowercase if word.isascii() else word)
+    edited = misspellings(word, at, other, other)
     if len(word) < 3:
-        return word[:at] + other + word[at:]
-    edited = (
-        word[:at] + word[at + 1 :],
-        word[:at] + other + word[at:],
-        word[:at] + other + word[at + 1 :],
-        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
-    )
+        return edited[PUT_IN]
     drawn = edited[rng.randrange(len(edited)) if kind is None else kind]
     # The letter itself in its place, or two alike exchanged.
-    return edited[0] if drawn == word else drawn
+    return edited[LEFT_OUT] if drawn == word else drawn
 
 
 def edit_words(

@@ -24,7 +24,7 @@ from torch import Tensor
 from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
-from workers.attacks.text.word_edits import WordsOf, misspelt
+from workers.attacks.text.word_edits import LEFT_OUT, PUT_IN, REPLACED, WordsOf, misspelt
 from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
@@ -71,15 +71,13 @@ def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS, seen: tuple[int, 
     ['a fine day', 'a fpine day', 'a fpine dpay']
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
-    words, path = WordsOf.cut(text, seen, spares_stopwords=True), [text]
-    kind = rng.choice((0, 1, 2, None))
-    wanted = min(steps, len(WordsOf.cut(text, seen).places))
+    words, path = WordsOf.cut(text, seen), [text]
+    # Exchanges alone are two edits each to whoever counts letters.
+    kind = rng.choice((LEFT_OUT, PUT_IN, REPLACED, None))
+    places, wanted = words.content_places, min(steps, len(words.places))
     # As many as there are words, stopwords too: of the others some are misspelt twice.
-    order = [
-        place
-        for _ in range(math.ceil(wanted / max(1, len(words.places))))
-        for place in rng.sample(words.places, len(words.places))
-    ]
+    rounds = math.ceil(wanted / max(1, len(places)))
+    order = [place for _ in range(rounds) for place in rng.sample(places, len(places))]
     for part, at in order[:wanted]:
         words.pieces[part][at] = misspelt(words.pieces[part][at], rng, kind)
         path.append(words.joined)

@@ -138,11 +138,12 @@ def _edited(
 ) -> tuple[Text, int, float | None]:
     """Return a text with a wrong letter in as many of its words as speak for its class, and how many these are.
 
-    After them comes by how much its pieces together speak for the class; None where one has no answer.
+    After them comes what :func:`_foreseen` returns.
     """
     rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
-    cut = WordsOf.cut(example.text, context.scoring().seen(example.text), spares_stopwords=True)
-    words = [cut.pieces[part][at] for part, at in cut.places]
+    cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
+    places = cut.content_places
+    words = [cut.pieces[part][at] for part, at in places]
     said = _said(context, example, list(dict.fromkeys(words)), rng)
     most = CHARACTERS
     if params.edit_share is not None:
@@ -151,7 +152,7 @@ def _edited(
     # Where no fragment says anything, whichever words.
     chosen = ([place for place in order if said[words[place]] > 0] or order)[:most]
     for place in chosen:
-        part, at = cut.places[place]
+        part, at = places[place]
         cut.pieces[part][at] = misspelt(words[place], rng)
     return cut.joined, len(chosen), _foreseen(context, example, cut, rng)
 
@@ -159,43 +160,47 @@ def _edited(
 def _foreseen(context: TextContext, example: TextExample, cut: WordsOf, rng: random.Random) -> float | None:
     """Return the sum of what pieces of an edited text speak for its class, each word in one of them, in no order.
 
-    That of a bag of words is what it says of the text, and of any model it says something about that.
+    That of a bag of words is what it says of the text, and of any model it says something about that. None where a
+    piece has no answer, or the text is of one piece.
     """
     words = [word for part in cut.pieces for word in "".join(part).split()]
     if len(words) < 2:
         # Where no spaces part any.
         words = [piece for part in cut.pieces for piece in part if piece.strip()]
+    if len(words) < 2:
+        return None
     rng.shuffle(words)
     least = math.ceil(len(words) / FRAGMENTS)
-    size = min(max(rng.choice((*SIZES, len(words) // 2)), least), max(1, len(words) // 2))
-    pieces = [" ".join(words[at : at + size]) for at in range(0, len(words), size)]
-    given = context.scoring().scores([_asked(example, piece) for piece in [_nothing(size, rng), *pieces]])
-    nothing, *leads = [lead(answer, example.label) for answer in given]
+    size = min(max(rng.choice((*SIZES, len(words) // 2)), least), len(words) // 2)
+    nothing, leads = _leads_of(context, example, _cut(words, size), size, rng)
     known = [of for of in leads if of is not None]
     # What is said of any piece, whatever it is, is said once of the text.
-    return None if nothing is None or len(known) < len(pieces) else math.fsum([*known, (1 - len(pieces)) * nothing])
+    return None if nothing is None or len(known) < len(leads) else math.fsum([*known, (1 - len(leads)) * nothing])
 
 
-def _nothing(words: int, rng: random.Random) -> str:
-    return " ".join("".join(rng.choices("qxzvjk", k=5)) for _ in range(words))
+def _cut(words: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [words[at : at + size] for at in range(0, len(words), size)]
 
 
-def _asked(example: TextExample, fragment: str) -> Text:
+def _leads_of(
+    context: TextContext, example: TextExample, fragments: Sequence[Sequence[str]], size: int, rng: random.Random
+) -> tuple[float | None, list[float | None]]:
+    """Return by how much words of no meaning speak for a text's class, and fragments; None without an answer."""
+    nothing = " ".join("".join(rng.choices("qxzvjk", k=5)) for _ in range(size))
+    texts = [nothing, *map(" ".join, fragments)]
     # Of a pair both parts: what is said about one alone is of no use.
-    return fragment if isinstance(example.text, str) else (fragment, fragment)
+    asked: list[Text] = [text if isinstance(example.text, str) else (text, text) for text in texts]
+    first, *others = [lead(given, example.label) for given in context.scoring().scores(asked)]
+    return first, others
 
 
 def _said(context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random) -> dict[str, float]:
     """Return by how much fragments with a word speak for the class more than what has no meaning does."""
-    size, fragments = rng.choice((*SIZES, max(1, len(words) // 2))), list[list[str]]()
+    size, fragments = rng.choice((*SIZES, max(1, len(words) // 2))), list[Sequence[str]]()
     while words and len(fragments) < (FRAGMENTS if size > 1 else 1):
-        drawn = rng.sample(words, len(words))
-        fragments += [drawn[at : at + size] for at in range(0, len(drawn), size)]
+        fragments += _cut(rng.sample(words, len(words)), size)
     fragments = fragments[:FRAGMENTS]
-    # Among them one of no meaning.
-    texts = [_nothing(size, rng), *map(" ".join, fragments)]
-    asked = context.scoring().scores([_asked(example, text) for text in texts])
-    nothing, *leads = [lead(given, example.label) for given in asked]
+    nothing, leads = _leads_of(context, example, fragments, size, rng)
     found = {word: list[float]() for word in words}
     answered = [(fragment, of) for fragment, of in zip(fragments, leads, strict=True) if of is not None]
     for word, of in ((word, of) for fragment, of in answered for word in fragment):

@@ -64,16 +64,16 @@ def attack_unasked(
         {"example_id": one.example_id, "label": one.label, "errored": False, "is_asked": False} for one in examples
     ]
     attacked = [at for at in range(first, len(examples)) if examples[at].example_id not in asked]
-    begun, shorter = [], list[list[Text]]()
+    begun, edited = [], list[list[Text]]()
     for example in (examples[at] for at in attacked):
         seed, seen = context.salted_seed("unasked", example.example_id), context.scoring().seen(example.text)
         path = edit_path(example.text, seed, max(BEFORE), seen)
         wrong = MISSPELT[seed % len(MISSPELT)]
         begun.append(TextExample(example.example_id, path[min(wrong, len(path) - 1)], example.label))
-        shorter.append([path[min(more, len(path) - 1)] for more in BEFORE])
+        edited.append([path[min(more, len(path) - 1)] for more in BEFORE])
     for start in range(0, len(begun), AT_ONCE):
         context.check_cancelled()
-        for turn in zip(*shorter[start : start + AT_ONCE], strict=True):
+        for turn in zip(*edited[start : start + AT_ONCE], strict=True):
             context.scoring().ask_anew(turn)
         some = begun[start : start + AT_ONCE]
         # Before the search: who asks a hundred questions about a text may be known by it.
