@@ -38,7 +38,7 @@ from seatrial.contracts.policies import Judgement
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
-from seatrial.families.temperature_attack.params import UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import SENT_ONCE, UNASKED, TemperatureAttackParams
 from seatrial.judging.measured import MeasuredCheck
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
@@ -162,7 +162,8 @@ def main() -> int:
     rows = read(arguments.data) if arguments.data else made_up(2000, 2)
     random.Random(0).shuffle(rows)
     examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
-    sample, held_out = examples[: arguments.examples], examples[arguments.examples :][: arguments.validation + UNASKED]
+    further = max(arguments.validation + UNASKED, SENT_ONCE)
+    sample, held_out = examples[: arguments.examples], examples[arguments.examples :][:further]
     odds = BagOfWords(*zip(*train, strict=True))
     params = TemperatureAttackParams(
         kind=KIND,
@@ -190,7 +191,7 @@ def main() -> int:
             asked = params.model_copy(update=dict(endpoint.settings))
             drawn = list(filter(endpoint.draws, examples))[: arguments.examples]
             # Whoever chooses what is audited chooses the rest of the data too.
-            others = list(filter(endpoint.draws, examples))[arguments.examples :][: arguments.validation + UNASKED]
+            others = list(filter(endpoint.draws, examples))[arguments.examples :][:further]
         if isinstance(endpoint, Shaped):
             drawn, others = list(map(endpoint.shapes, drawn)), list(map(endpoint.shapes, others))
         found.append(audit(endpoint, drawn, others, asked))

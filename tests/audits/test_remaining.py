@@ -175,6 +175,7 @@ def test_every_stage_of_an_attack_on_texts_is_counted() -> None:
     assert list(costs) == [
         "probe",
         "sent_once",
+        "prepared",
         "validation",
         *searched,
         "attack_deepwordbug",

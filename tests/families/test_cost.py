@@ -14,8 +14,6 @@ from seatrial.families.temperature_attack.params import (
     FRAGMENTS,
     MARKS,
     MEANING_FREE_EDITS,
-    NEAR,
-    UNASKED,
     WAYS,
     TemperatureAttackParams,
 )
@@ -63,8 +61,8 @@ def test_the_seconds_of_long_texts_are_those_of_their_queries() -> None:
     # Labels alone are asked about every text too, and about one never asked before, which no recipe does.
     labels = params.most_label_queries + MEANING_FREE_EDITS + MARKS
     asked = 2 * labels - MARKS + WAYS + 4
-    # And about fragments, pieces and near copies of both, before an edited text is sent.
-    asked += 2 * FRAGMENTS + NEAR + 4 + (2 * FRAGMENTS + 3) * UNASKED / len(LENGTHS)
+    # And about fragments and pieces of edited texts, of as many others too.
+    asked += 2 * (2 * FRAGMENTS + 3)
     of_recipe = by_length.seconds - probe.seconds - asked * sum(map(_seconds, LENGTHS))
     assert sum(spent) <= of_recipe <= 1.5 * sum(spent)
     # What closes an audit asks about pieces of the texts as well.

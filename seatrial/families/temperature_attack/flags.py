@@ -155,7 +155,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         "text is decided like its original once that was asked; texts pieced together are decided rightly less often "
         "once an edited one was; texts that were probed for a memory, or never asked as they are, withstand less than "
         "others; or edited texts are decided rightly less often, or speak for their classes less for what their pieces "
-        "say, where they are sent once and nothing near to them was asked about before. A cache, a session, the rest "
+        "say, where they are sent once and nothing near to them was asked about before than where their texts are "
+        "attacked. A cache, a session, the rest "
         "of a request or chance answers in the model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",

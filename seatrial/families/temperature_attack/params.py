@@ -66,10 +66,16 @@ CROSSING_STEPS = 16
 UNASKED = 40
 """Further texts of the data, at most, that are attacked and never asked as they are."""
 
-SENT_ONCE, FRAGMENTS, NEAR = 100, 24, 20
-"""Texts, at most, of those for validation, that are edited and sent once before anything is asked about them; questions
-about fragments of each, and as many about pieces of the edited one; and near copies of others that are asked about
-before these are sent."""
+SENT_ONCE, SENT_LATER, FRAGMENTS = 160, 160, 24
+"""Further texts of the data, at most, that are edited and sent once before anything is asked about them; audited ones
+that are edited alike and sent while they are attacked; and questions about fragments of each, and as many about pieces
+of the edited one."""
+
+
+def sent_once(probed: int) -> int:
+    """Return how many texts are, of an audit that probes so many, or samples so many: of few no more than those."""
+    return SENT_ONCE if probed >= PROBED else probed
+
 
 ANEW = 16
 """Questions about texts pieced together and their edits, for each of those texts."""
@@ -296,8 +302,9 @@ class TemperatureAttackParams(FamilyParams):
         costs["probe"] = probe, probe
         flipping = len(self.flipping)
         if flipping:
-            once = float((2 * FRAGMENTS + 3) * min(validation if self.is_fitted else UNASKED, SENT_ONCE))
-            costs["sent_once"] = once, once
+            edited = sent_once(samples), min(samples, SENT_LATER)
+            once, later = (float((2 * FRAGMENTS + 3) * texts) for texts in edited)
+            costs |= {"sent_once": (once, once), "prepared": (later, later)}
         if self.is_fitted:
             costs["validation"] = validation, validation
             if "optimized" in self.arms:
@@ -307,11 +314,10 @@ class TemperatureAttackParams(FamilyParams):
         closing = float(path * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
-            # is asked again, half of it four times, edited texts before and after unedited ones, of the data and of
-            # pieces, and after near copies.
+            # is asked again, half of it four times, and edited texts before and after unedited ones, of the data and of
+            # pieces.
             ends = 2.5 * (2 + further) * flipping
-            sent = 2 * FRAGMENTS + 2 + NEAR + 2
-            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + ends + sent) * min(samples, PROBED)
+            closing += (2 * (self.most_label_queries + 2) + 7 + ANEW + ends) * min(samples, PROBED)
         for number, recipe in enumerate(self.recipes):
             attacked = samples
             if self.survivors is not None and recipe in self.second_phase:

@@ -51,6 +51,29 @@ def test_it_takes_back_what_a_flip_does_not_need() -> None:
     assert (found.status, changed) == ("succeeded", ["awful"])
 
 
+class Guarded(Keywords):
+    """Falls for nothing that holds what searches write in any of several ways: capitals, and letters of no keyboard."""
+
+    def of(self, text: str) -> torch.Tensor:
+        return super().of(text) if text.isascii() and text == text.lower() else torch.tensor([0.0, 2.0])
+
+
+def test_whoever_withstands_all_ways_together_falls_for_one() -> None:
+    outcomes = search(Guarded("wonderful", "charming", "moving", "film"), *[TEXT] * 20)
+    assert sum(one.status == "succeeded" for one in outcomes) >= 18
+    assert all(one.text.isascii() and one.text == one.text.lower() for one in outcomes if one.status == "succeeded")
+
+
+def test_every_other_try_is_of_one_style() -> None:
+    model = Keywords("the")
+    search(model, TEXT, budget=100)
+    words = [[(a, b) for a, b in zip(TEXT.split(), text.split(), strict=True) if a != b] for (text,) in model.batches]
+    shorter = [all(len(b) == len(a) - 1 for a, b in changed) for changed in words if len(changed) > 5]
+    longer = [all(len(b) == len(a) + 1 for a, b in changed) for changed in words if len(changed) > 5]
+    assert sum(shorter) + sum(longer) > 0
+    assert len(shorter) > 10
+
+
 @pytest.mark.parametrize("budget", [2, 17])
 def test_it_keeps_to_its_budget(budget) -> None:
     [found] = search(Keywords("the"), TEXT, budget=budget)

@@ -1,9 +1,10 @@
 """Robustness that a text has as it stands and not beside a reference number is no robustness of a model."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
@@ -80,9 +81,10 @@ def audited(
     cut: int = 24,
     examples: list[TextExample] = TEXTS,
     kind: type[TextModel] = TextModel,
+    done: Mapping[str, Records] = MappingProxyType({}),
 ) -> dict[str, Records]:
-    """Return the records of a probe, an attack, and the stage that closes an audit, cut into shards."""
-    done: dict[str, Records] = {}
+    """Return the records of a probe, an attack, and the stage that closes an audit, cut into shards, after others."""
+    done = dict(done)
     for stage, function in ((PROBE, during), (f"{ATTACK}deepwordbug", during), (CLOSING, after or during)):
         service = ScoringService(kind(function, ["bad", "good"]), max_bytes=0)
         parts = [

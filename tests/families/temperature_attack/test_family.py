@@ -94,6 +94,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
     assert list(whole) == [
         "probe",
         "sent_once",
+        "prepared",
         "validation",
         "search_1",
         "search_2",

@@ -11,9 +11,9 @@ import pytest
 import torch
 from rapidfuzz.distance import OSA, Levenshtein
 from rapidfuzz.process import extractOne
-from scipy.stats import kstest, rankdata
+from scipy.stats import hypergeom, kstest, rankdata
 
-from seatrial.families.temperature_attack.params import FRAGMENTS, SENT_ONCE, UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import FRAGMENTS, SENT_LATER, SENT_ONCE, TemperatureAttackParams
 from seatrial.noise.lexicons import stopwords
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
@@ -22,20 +22,25 @@ from tests.families.temperature_attack.test_displaced import PARAMS, audited, ri
 from tests.families.temperature_attack.test_family import Context
 from tests.families.temperature_attack.test_probe import likely
 from tests.families.temperature_attack.test_surrogate import honest
+from workers.attacks.text.attacking import Outcome
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample
-from workers.families.protocol import HELD_OUT, Shard
+from workers.families.protocol import HELD_OUT, SAMPLE, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY
 from workers.families.temperature_attack.pieced import less_withstand
+from workers.families.temperature_attack.probe import edit_path
 from workers.families.temperature_attack.sent_once import (
+    ELSEWHERE,
     FEWEST,
-    LATER,
     ONCE,
+    PREPARED,
+    ROBUST,
+    Later,
     SentOnce,
+    largest_p,
     read_once,
-    with_sent_later,
 )
 from workers.models import UnansweredError
 
@@ -59,26 +64,30 @@ class Leaning:
         return likely(0.9 if label else 0.1)
 
 
-def sent(
+def edited(
     function: Callable[[str], Any],
     texts: list[TextExample] = TEXTS[:HALF],
     cut: int = 100,
     params: TemperatureAttackParams = PARAMS,
+    stage: str = ONCE,
 ) -> Records:
     service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
     parts = [
-        FAMILY.run(params, Shard(ONCE, at, at + cut), Context(texts[at : at + cut], {None: service}, {}))
+        FAMILY.run(params, Shard(stage, at, at + cut), Context(texts[at : at + cut], {None: service}, {}))
         for at in range(0, len(texts), cut)
     ]
     return pa.concat_tables(parts).combine_chunks()
 
 
-def later(
-    function: Callable[[str], Any], texts: list[TextExample] = TEXTS[HALF:], params: TemperatureAttackParams = PARAMS
-) -> Records:
+def later(function: Callable[[str], Any], texts: list[TextExample] = TEXTS[HALF:]) -> dict[str, Records]:
+    """Send what is prepared after twenty near copies of each text."""
     service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+    done = {PREPARED: edited(function, texts, stage=PREPARED)}
+    for example in texts:
+        service.ask_anew(edit_path(example.text, example.example_id, 20))
+    sending = Later(PARAMS, Context(texts, {None: service}, done), texts, "deepwordbug")
     table = pa.table({"example_id": [row.example_id for row in texts]})
-    return with_sent_later(params, Context(texts, {None: service}, {}), table, texts)
+    return done | {"attack_deepwordbug": sending.beside(table)}
 
 
 def told(once: Records, strength: float) -> dict[str, str]:
@@ -92,31 +101,63 @@ def told(once: Records, strength: float) -> dict[str, str]:
 
 def test_who_leans_on_the_first_near_copy_is_told() -> None:
     function = Leaning()
-    once = sent(function)
-    closing = later(function)
-    found = read_once({ONCE: once, "closing": closing})
+    found = read_once(PARAMS, {ONCE: edited(function)} | later(function))
     assert found is not None
     assert found.robust.mean() < 0.35
     assert found.later.mean() > 0.8
 
 
 @pytest.mark.parametrize(("function", "is_told"), [(Leaning, True), (lambda: honest, False)])
-def test_the_same_edits_are_sent_after_near_copies(function, is_told) -> None:
+def test_the_same_edits_are_sent_while_texts_are_attacked(function, is_told) -> None:
     answering = function()
-    once = sent(answering)
-    done = audited(answering, examples=TEXTS[HALF:]) | {ONCE: once}
+    done = {ONCE: edited(answering), PREPARED: edited(answering, TEXTS[HALF:], stage=PREPARED)}
+    done |= audited(answering, examples=TEXTS[HALF:], done=done)
     (*_, message) = [
         "",
         *(flag.message for flag in estimates.reduce(PARAMS, done, 0).flags if "near copies" in flag.message),
     ]
-    found = read_once(done)
+    found = read_once(PARAMS, done)
     assert found is not None
     says = f"{int(found.later.sum())} of {HALF}, edited in the same way, after near copies (p = "
     assert (says in message) is is_told
 
 
 def test_a_function_of_the_text_decides_alike_whenever_it_is_sent() -> None:
-    assert sent(honest, TEXTS[HALF:])["robust"].to_pylist() == later(honest)[LATER].to_pylist()
+    once, found = edited(honest, TEXTS[HALF:]), later(honest)
+    assert once[ROBUST].to_pylist() == found["attack_deepwordbug"][ROBUST].to_pylist()
+    assert once["foreseen"].to_pylist() == found[PREPARED]["foreseen"].to_pylist()
+
+
+def test_each_is_sent_once_within_an_attack_or_at_its_end_and_by_the_first_recipe_alone() -> None:
+    texts = TEXTS[:10]
+    asked: list[str] = []
+
+    def function(text: str) -> torch.Tensor:
+        asked.append(text)
+        return honest(text)
+
+    done = {PREPARED: edited(honest, texts, stage=PREPARED)}
+    service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+    context = Context(texts, {None: service}, done)
+    sending = Later(PARAMS, context, texts, "deepwordbug")
+    table = pa.table({"example_id": [row.example_id for row in texts]})
+    heard: list[int] = []
+    seen = []
+    for by_labels in (False, True):
+        listen = sending.during(lambda outcome: heard.append(outcome.example_id), by_labels=by_labels)
+        for row in texts[:8]:
+            listen(Outcome(row.example_id, "failed", row.text, 1, 0.0))
+        seen.append(len(asked))
+    # By a coin after one or the other; those without an attack at the end.
+    assert 0 < seen[0] < 8 == seen[1]
+    assert heard == [row.example_id for row in texts[:8]] * 2
+    rows = sending.beside(table).to_pylist()
+    written = {row["example_id"]: row["parts"] for row in done[PREPARED].to_pylist()}
+    assert sorted(asked) == sorted(text for (text,) in written.values())
+    assert all(row[ROBUST] is not None for row in rows)
+    assert Later(PARAMS, context, texts, "pwws").beside(table).column_names == ["example_id"]
+    # An audit that began before there was this stage.
+    assert Later(PARAMS, Context(texts, {None: service}, {}), texts, "deepwordbug").beside(table).equals(table)
 
 
 def test_what_is_sent_is_chosen_by_fragments_and_keeps_to_the_letters_an_attack_may_edit() -> None:
@@ -126,15 +167,15 @@ def test_what_is_sent_is_chosen_by_fragments_and_keeps_to_the_letters_an_attack_
         asked.append(text)
         return honest(text)
 
-    sent(function, TEXTS[:1])
+    edited(function, TEXTS[:1])
     text = str(TEXTS[0].text)
-    *fragments, edited = asked
-    assert 1 <= Levenshtein.distance(text, edited) <= CHARACTERS
+    *fragments, sent = asked
+    assert 1 <= Levenshtein.distance(text, sent) <= CHARACTERS
     # No question before is near to it.
     assert min(Levenshtein.distance(text, fragment) for fragment in fragments) > len(text) / 3
-    words = [(plain, wrong) for plain, wrong in zip(text.split(), edited.split(), strict=True) if plain != wrong]
-    assert all(OSA.distance(plain, wrong) == 1 and plain not in stopwords() for plain, wrong in words)
-    table = sent(honest, TEXTS[:1], params=PARAMS.model_copy(update={"edit_share": 0.02}))
+    words = [(plain, wrong) for plain, wrong in zip(text.split(), sent.split(), strict=True) if plain != wrong]
+    assert all(OSA.distance(plain, wrong) <= 2 and plain not in stopwords() for plain, wrong in words)
+    table = edited(honest, TEXTS[:1], params=PARAMS.model_copy(update={"edit_share": 0.02}))
     assert table["edits"].to_pylist()[0] <= 0.02 * len(text)
 
 
@@ -144,7 +185,7 @@ def test_fragments_that_say_nothing_keep_no_text_from_being_edited() -> None:
         def function(text: str, said: Any = nothing) -> Any:
             return honest(text) if len(text) > 90 else said
 
-        table = sent(function, texts := TEXTS[:8])
+        table = edited(function, texts := TEXTS[:8])
         longest = [len(str(row.text)) for row in texts]
         assert all(edits > 5 for edits, length in zip(table["edits"].to_pylist(), longest, strict=True) if length > 90)
 
@@ -169,11 +210,15 @@ def test_pieces_of_what_is_sent_say_what_a_bag_of_words_says_of_it() -> None:
 
     for example in TEXTS[:6]:
         asked.clear()
-        row = sent(function, [example]).to_pylist()[0]
-        assert row["foreseen"] == pytest.approx(row["lead"], abs=1e-9)
-        words = Counter(asked[-1].split())
-        at = next(at for at in range(len(asked)) if sum(map(Counter, map(str.split, asked[at:-1])), Counter()) == words)
-        assert 2 <= len(asked[at:-1]) <= FRAGMENTS
+        row = edited(function, [example]).to_pylist()[0]
+        assert row["foreseen"] == pytest.approx(row["sent_lead"], abs=1e-9)
+        # The same words are misspelt in the pieces, and otherwise.
+        *before, last = (text.split() for text in asked)
+        at = next(at for at in reversed(range(len(before))) if sum(map(len, before[at:])) == len(last))
+        pieces = [word for piece in before[at:] for word in piece]
+        assert Counter(word for word in last if word in WORDS) == Counter(word for word in pieces if word in WORDS)
+        assert set(last) - set(WORDS) != set(pieces) - set(WORDS)
+        assert 2 <= len(before[at:]) <= FRAGMENTS
 
 
 @pytest.mark.parametrize(("text", "is_cut"), [("一天下来大家都很高兴今天天气好", True), ("word", False), ("!", False)])
@@ -184,7 +229,7 @@ def test_pieces_of_what_no_spaces_part_are_less_than_all_of_it(text, is_cut) -> 
         asked.append(text)
         return likely(0.7)
 
-    (row,) = sent(function, [TextExample(0, text, 1)]).to_pylist()
+    (row,) = edited(function, [TextExample(0, text, 1)]).to_pylist()
     # Of one word nothing is foreseen: it would be asked about before it is sent.
     assert (row["foreseen"] is not None) is is_cut
     assert asked[-1] not in asked[:-1]
@@ -206,83 +251,113 @@ def test_a_lean_shows_beside_what_pieces_say_where_decisions_show_none() -> None
     assert found.p < 1e-4
     assert less_withstand(int(found.later.sum()), len(found.later), found.robust) > 0.01
     by_chance = [found_of(leads_of(60, 0.0, seed), leads_of(64, 0.0, seed + 1000)).p for seed in range(300)]
-    # Uniform where nothing leans.
-    assert kstest(by_chance, "uniform").pvalue > 0.01
+    # Where nothing leans small ones are no more frequent than they say.
+    assert kstest(by_chance, "uniform", alternative="greater").pvalue > 0.01
     assert found_of(leads_of(FEWEST - 1, 0.0, 1), leads_of(64, 9.0, 2)).p == 1
+
+
+def residuals(once: np.ndarray, later: np.ndarray) -> np.ndarray:
+    lead, foreseen = (rankdata(column) for column in np.concatenate([once, later]).T)
+    slope, at = np.polyfit(foreseen, lead, 1)
+    return lead - slope * foreseen - at
 
 
 def test_the_p_of_a_lean_is_that_of_shuffled_texts() -> None:
     once, later = leads_of(40, 0.0, 3), leads_of(40, 0.25, 4)
-    lead, foreseen = (rankdata(column) for column in np.concatenate([once, later]).T)
-    slope, at = np.polyfit(foreseen, lead, 1)
-    left = lead - slope * foreseen - at
+    left = residuals(once, later)
     rng = np.random.default_rng(5)
-    shuffled = [rankdata(rng.permutation(left))[40:].sum() for _ in range(4000)]
-    share = np.mean(np.array(shuffled) >= rankdata(left)[40:].sum())
-    assert found_of(once, later).p == pytest.approx(share, abs=0.02)
+    shuffled = [rng.permutation(left) for _ in range(4000)]
+    sums = [rankdata(each)[40:].sum() for each in (left, *shuffled)]
+    shares = [np.mean(np.array(sums[1:]) >= sums[0])]
+    for count in (8, 16):
+        hits = [np.sum(np.argsort(-each)[:count] >= 40) for each in (left, *shuffled)]
+        shares.append(np.mean(np.array(hits[1:]) >= hits[0]))
+    assert found_of(once, later).p == pytest.approx(min(1, 3 * min(shares)), abs=0.06)
+
+
+def test_a_few_decisions_that_are_kept_show_where_ranks_show_none() -> None:
+    once, later = leads_of(120, 0.0, 1), leads_of(120, 0.0, 2)
+    # Of one in six the side is kept that an attack would have turned.
+    kept = np.flatnonzero(later[:, 0] < -0.5)[:20]
+    later[kept, 0] *= -1
+    found = found_of(once, later)
+    assert found.p < 1e-3
+    assert less_withstand(int(found.later.sum()), len(found.later), found.robust) > 1e-3
+    left = residuals(once, later)
+    largest = np.sort(left)[-24:]
+    among = int(np.isin(left[120:], largest).sum())
+    assert largest_p(left[:120], left[120:], 0.1) == pytest.approx(hypergeom.sf(among - 1, 240, 120, 24))
+    # Of what ties the earlier counts as the larger.
+    assert largest_p(np.zeros(10), np.zeros(10), 0.5) == 1
 
 
 @pytest.mark.parametrize(
-    ("leaning", "changes", "is_told"),
-    [(1.5, {}, True), (0.0, {}, False), (1.5, {"validation_dataset": "dat_1"}, False)],
+    ("leaning", "is_elsewhere", "is_told"), [(1.5, False, True), (0.0, False, False), (1.5, True, False)]
 )
-def test_a_lean_is_told_of_texts_of_the_same_data(leaning, changes, is_told) -> None:
-    table = sent(honest).to_pylist()
+def test_a_lean_is_told_of_texts_of_the_same_data(leaning, is_elsewhere, is_told) -> None:
+    table = edited(honest).to_pylist()
     for row, (lead, foreseen) in zip(table, leads_of(len(table), 0.0, 6), strict=True):
-        row |= {"lead": lead, "foreseen": foreseen}
-    done = audited(honest, examples=TEXTS[HALF:]) | {ONCE: pa.Table.from_pylist(table)}
-    closing = done["closing"].to_pylist()
-    for row, (lead, foreseen) in zip(closing, leads_of(len(closing), leaning, 7), strict=True):
-        row |= {"sent_later_lead": lead, "sent_later_foreseen": foreseen}
-    done["closing"] = pa.Table.from_pylist(closing, schema=done["closing"].schema)
-    flags = estimates.reduce(PARAMS.model_copy(update=changes), done, 0).flags
+        row |= {"sent_lead": lead, "foreseen": foreseen}
+    done = {PREPARED: edited(honest, TEXTS[HALF:], stage=PREPARED)}
+    done |= audited(honest, examples=TEXTS[HALF:], done=done)
+    done[ELSEWHERE if is_elsewhere else ONCE] = pa.Table.from_pylist(table)
+    prepared, attacked = done[PREPARED].to_pylist(), done["attack_deepwordbug"].to_pylist()
+    for before, after, (lead, foreseen) in zip(prepared, attacked, leads_of(HALF, leaning, 7), strict=True):
+        before |= {"foreseen": foreseen}
+        after |= {"sent_lead": lead}
+    done[PREPARED] = pa.Table.from_pylist(prepared, schema=done[PREPARED].schema)
+    done["attack_deepwordbug"] = pa.Table.from_pylist(attacked, schema=done["attack_deepwordbug"].schema)
+    flags = estimates.reduce(PARAMS, done, 0).flags
     assert any("for what their pieces say" in flag.message for flag in flags) is is_told
 
 
-def test_no_cut_changes_a_row_and_later_texts_are_left_alone() -> None:
-    many = [TextExample(number, TEXTS[number % HALF].text, TEXTS[number % HALF].label) for number in range(110)]
-    table = sent(honest, many)
-    assert table.equals(sent(honest, many, cut=8))
-    assert table["is_asked"].to_pylist() == [True] * SENT_ONCE + [False] * 10
+def test_no_cut_changes_a_row() -> None:
+    for stage in (ONCE, PREPARED):
+        assert edited(honest, cut=100, stage=stage).equals(edited(honest, cut=8, stage=stage))
 
 
 def test_a_pair_and_a_text_without_words_are_sent_too() -> None:
     texts = [TextExample(0, ("a fine day for all", "the day was fine"), 1), TextExample(1, "!", 0)]
-    table = sent(lambda text: likely(0.9), texts)
+    table = edited(lambda text: likely(0.9), texts)
     assert table["edits"].to_pylist()[1] == 0
-    assert table["robust"].to_pylist() == [True, False]
+    assert table[ROBUST].to_pylist() == [True, False]
+    parts = edited(lambda text: likely(0.9), texts, stage=PREPARED)["parts"].to_pylist()
+    assert list(map(len, parts)) == [2, 1]
 
 
 def test_texts_without_an_answer_are_told_and_spoil_no_number() -> None:
     def function(text: str) -> Any:
         return honest(text) if len(text) < 45 else UnansweredError("no")
 
-    found = read_once({ONCE: sent(function), "closing": later(function)})
+    found = read_once(PARAMS, {ONCE: edited(function)} | later(function))
     assert found is not None
     assert (found.answered, found.unanswered, len(found.later)) == (0, HALF, 0)
-    message = told(sent(function), 0.5)["controls_unanswered"]
+    message = told(edited(function), 0.5)["controls_unanswered"]
     assert f"{HALF} of {HALF} edited texts that were sent once" in message
-    assert read_once({}) is None
+    assert read_once(PARAMS, {}) is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "source", "limit"),
-    [
-        ({}, HELD_OUT, UNASKED),
-        ({"arms": ["calibrated"], "validation_samples": 50}, HELD_OUT, 50),
-        ({"arms": ["calibrated"], "validation_dataset": "dat_1"}, "validation_dataset", 200),
-    ],
-)
-def test_it_comes_before_anything_is_asked_about_its_texts(changes, source, limit) -> None:
-    probe = pa.table({"example_id": np.arange(10)})
-    params = PARAMS.model_copy(update=changes)
-    stage = FAMILY.next_stage(params, {"probe": probe})
-    assert stage is not None
-    assert (stage.name, stage.source, stage.limit) == (ONCE, source, limit)
-    # An audit that went on before there was this stage does without.
-    for begun in ("validation", "attack_deepwordbug"):
-        stage = FAMILY.next_stage(params, {"probe": probe, begun: probe})
-        assert stage is None or stage.name != ONCE
+def test_it_comes_before_anything_else_is_asked_about_its_texts() -> None:
+    probe, few, many = (pa.table({"example_id": np.arange(count)}) for count in (64, FEWEST - 1, FEWEST))
+    elsewhere = PARAMS.model_copy(update={"arms": ["calibrated"], "validation_dataset": "dat_1"})
+
+    def following(params: TemperatureAttackParams, done: dict[str, Records]) -> tuple[str, str, int | None]:
+        stage = FAMILY.next_stage(params, {"probe": probe, **done})
+        assert stage is not None
+        return stage.name, stage.source, stage.limit
+
+    for params in (PARAMS, elsewhere):
+        assert following(params, {}) == (ONCE, HELD_OUT, SENT_ONCE)
+        # Of a small sample no more than are compared with them.
+        assert following(params, {"probe": few}) == (ONCE, HELD_OUT, FEWEST - 1)
+        assert following(params, {ONCE: many}) == (PREPARED, SAMPLE, SENT_LATER)
+        # An audit that went on before there were these stages does without.
+        for begun in ("validation", "attack_deepwordbug"):
+            assert following(params, {begun: probe})[0] not in (ONCE, PREPARED)
+    # Where the data hold too few texts beside the sample, those for validation are sent.
+    assert following(PARAMS, {ONCE: few})[0] == PREPARED
+    assert following(elsewhere, {ONCE: few}) == (ELSEWHERE, "validation_dataset", 160)
+    assert following(elsewhere, {ONCE: few, ELSEWHERE: many})[0] == PREPARED
 
 
 def test_a_recipe_that_keeps_the_class_asks_for_none() -> None:
@@ -290,5 +365,5 @@ def test_a_recipe_that_keeps_the_class_asks_for_none() -> None:
     params = TemperatureAttackParams(kind="temperature_attack", arms=[], recipes=["input_reduction"])
     stage = FAMILY.next_stage(params, {"probe": probe})
     assert stage is not None
-    assert stage.name != ONCE
-    assert "sent_once" not in params._stage_costs(10, 0, 25.0)
+    assert stage.name not in (ONCE, PREPARED)
+    assert not {"sent_once", "prepared"} & set(params._stage_costs(10, 0, 25.0))

@@ -1,13 +1,14 @@
 """A search that sees labels alone: what a score hides from a greedy attack, a decision cannot.
 
-It edits words in random order and keeps every edit until the model's decision flips, then takes edits back that the
-flip does not need: the initialisation and the walk back of decision-based attacks (Brendel et al., "Decision-Based
-Adversarial Attacks", 2018; of texts Maheshwary et al., "Generating Natural Language Attacks in a Hard Label Black Box
-Setting", 2021), without the optimisation between. Tries ask after every few edits or after each, since what flips a
-text may be one word or most of them.
+It edits words in random order, in any of several ways or all in one, and keeps every edit until the model's decision
+flips, then takes edits back that the flip does not need: the initialisation and the walk back of decision-based attacks
+(Brendel et al., "Decision-Based Adversarial Attacks", 2018; of texts Maheshwary et al., "Generating Natural Language
+Attacks in a Hard Label Black Box Setting", 2021), without the optimisation between. Tries ask after every few edits or
+after each, since what flips a text may be one word or most of them.
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 
 STRIDES = (2, 3, 1)
 """Edits between two questions, in turn from try to try."""
+
+EXCHANGED, REPLACED, LEFT_OUT, PUT_IN, *WRITTEN = range(8)
+"""DeepWordBug's edits, and Zéroe's attackers of words, which are as many and as often drawn."""
+
+STYLES = (
+    *((kind,) for kind in (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN)),
+    (EXCHANGED, LEFT_OUT),
+    (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN),
+    tuple(WRITTEN),
+)
+"""Edits of every other try, one of these as it is drawn; of the rest all: whoever knows a search by what it writes, and
+nobody else writes, withstands no text that is written in one way."""
+
+ANY = (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN, *WRITTEN)
 
 
 def decisions(logits: Tensor) -> Tensor:
@@ -64,6 +79,7 @@ def _search() -> type[Any]:
             tries, last, is_spent = 0, initial_result, False
             while not is_spent:
                 self._wanted = STRIDES[tries % len(STRIDES)]
+                self._kinds = random.choice(STYLES) if tries % 2 else ANY  # noqa: S311 - the coroutine's own generator
                 tries += 1
                 asked = 0
                 for result, edits, is_spent in self._try(initial_result.attacked_text):
@@ -101,7 +117,9 @@ def _search() -> type[Any]:
                     yield results[0], list(edits), is_spent
 
         def _edit(self, current: Any, original: Any, place: int) -> Any:
-            candidates = self.get_transformations(current, original_text=original, indices_to_modify=[place])
+            candidates = self.get_transformations(
+                current, original_text=original, indices_to_modify=[place], kinds=self._kinds
+            )
             # A word that falls apart, or vanishes, would move all places after it.
             candidates = [each for each in candidates if each.num_words == original.num_words]
             return random.choice(candidates) if candidates else None  # noqa: S311 - the coroutine's own generator
@@ -151,19 +169,18 @@ def _edits() -> Any:
     class OneEdit(CompositeTransformation):  # type: ignore[misc]
         """Edit a word in one of several ways, drawn anew: a search without scores has no use for the others."""
 
-        def __call__(self, *of: Any, return_indices: bool = False, **options: Any) -> Any:
+        def __call__(self, *of: Any, return_indices: bool = False, kinds: Sequence[int] = ANY, **options: Any) -> Any:
             if return_indices:
                 return super().__call__(*of, return_indices=True, **options)
-            for transformation in random.sample(self.transformations, len(self.transformations)):
-                if found := transformation(*of, **options):
+            for kind in random.sample(kinds, len(kinds)):
+                if found := self.transformations[kind](*of, **options):
                     return found
             return []
 
-    # Zéroe's attackers are as many as DeepWordBug's edits, and drawn as often.
     characters = [
         WordSwapNeighboringCharacterSwap(),
         WordSwapRandomCharacterSubstitution(),
         WordSwapRandomCharacterDeletion(),
         WordSwapRandomCharacterInsertion(),
     ]
-    return OneEdit([*characters, *[ZeroeSwap() for _ in characters]])
+    return OneEdit([*characters, *[ZeroeSwap() for _ in WRITTEN]])

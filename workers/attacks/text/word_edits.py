@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
+from rapidfuzz.distance import OSA
+
 from seatrial.contracts.noise import Noise
 from seatrial.noise.attackers import Attack, attack
 from seatrial.noise.lexicons import Lexicons, stopwords
@@ -17,6 +19,9 @@ from workers.data import Text
 LEVEL = 0.5
 """How hard an edited word is hit by Zéroe's attackers."""
 
+LETTERS = 2
+"""Of a misspelt word that are otherwise, at most."""
+
 ZEROE = ("inner_shuffle", "keyboard_typo", "phonetic", "visual")
 """Zéroe's attackers of words that leave a word readable at any level."""
 
@@ -24,8 +29,9 @@ LETTER = "a letter less"
 KINDS = (LETTER, *ZEROE)
 """Ways to write a word: without one of its inner letters, and Zéroe's."""
 
-LEFT_OUT, PUT_IN, REPLACED, EXCHANGED = range(4)
-"""What is done with one letter; two of them are exchanged."""
+LEFT_OUT, PUT_IN, REPLACED, EXCHANGED, SEARCHED = range(5)
+"""What is done with one letter; two of them are exchanged; or any of it, and what Zéroe's attackers write, as often as
+the search by labels does either."""
 
 _WORD = re.compile(r"(\w{3,})")
 # Where no spaces part words, a sentence is one: what stands for its words are some letters after another.
@@ -104,16 +110,27 @@ def misspelt(word: str, rng: random.Random, kind: int | None = None) -> str:
     Args:
         word: Of any length but 0.
         rng: Of the draws.
-        kind: Which of :func:`misspellings`; None: as it is drawn.
+        kind: Which of :func:`misspellings`, or ``SEARCHED``; None: any of the former.
     """
+    if kind == SEARCHED:
+        kind, written = None, _by_zeroe(word, rng) if rng.random() < 0.5 else word
+        if written != word:
+            return written
     at = rng.randrange(1, max(2, len(word) - 1))
-    other = rng.choice(string.ascii_lowercase if word.isascii() else word)
+    other = rng.choice(string.ascii_letters if word.isascii() else word)
     edited = misspellings(word, at, other, other)
     if len(word) < 3:
         return edited[PUT_IN]
     drawn = edited[rng.randrange(len(edited)) if kind is None else kind]
     # The letter itself in its place, or two alike exchanged.
     return edited[LEFT_OUT] if drawn == word else drawn
+
+
+def _by_zeroe(word: str, rng: random.Random) -> str:
+    """Return what the first of Zéroe's attackers to change a letter or two of a word makes of it; else the word."""
+    written = (attack(word, LEVEL, rng) for attack in rng.sample(zeroe_attackers(), len(ZEROE)))
+    # One that falls apart is no word.
+    return next((one for one in written if 0 < OSA.distance(word, one) <= LETTERS and len(one.split()) == 1), word)
 
 
 def edit_words(

@@ -192,7 +192,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         pieced=read_pieced(done["closing"]) if "closing" in done else None,
         anew=read_anew(done["closing"]) if "closing" in done else None,
         unasked=read_unasked(done["unasked"]) if "unasked" in done else None,
-        once=read_once(done),
+        once=read_once(params, done),
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
         ways=read_ways(done),

@@ -40,6 +40,7 @@ from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
 from workers.families.temperature_attack.marking import changed_words
+from workers.families.temperature_attack.probe import GRAIN
 from workers.families.temperature_attack.way_questions import Asked, salted
 
 DRAWN, CONFIRMED = "ways", "ways_confirmed"
@@ -111,8 +112,8 @@ def ways_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
     rows = max(done[f"attack_{recipe}"].num_rows for recipe in params.flipping)
     if DRAWN not in done:
         enough = len(withstanding(params, done)) >= FEWEST_WITHSTANDING
-        return Stage(DRAWN, limit=rows, grain=8, is_closing=True) if enough else None
-    return Stage(CONFIRMED, limit=rows, grain=8, is_closing=True) if promising(done[DRAWN]) else None
+        return Stage(DRAWN, limit=rows, grain=GRAIN, is_closing=True) if enough else None
+    return Stage(CONFIRMED, limit=rows, grain=GRAIN, is_closing=True) if promising(done[DRAWN]) else None
 
 
 def ask_ways(

@@ -32,11 +32,11 @@ from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
-from workers.families.temperature_attack.probe import run_probe
+from workers.families.temperature_attack.probe import GRAIN, run_probe
 from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
-from workers.families.temperature_attack.sent_once import ONCE, once_stage, send_once, with_sent_later
+from workers.families.temperature_attack.sent_once import SENDING, Later, edit_texts, once_stage
 from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
 from workers.families.temperature_attack.unasked import attack_unasked
 from workers.families.temperature_attack.written import with_written
@@ -49,9 +49,6 @@ UNASKED_TEXTS = "unasked"
 
 SEARCH_RECIPE = "deepwordbug"
 """What the adversarial temperature is searched with: it needs no resources and few queries (section 4.2)."""
-
-GRAIN = 8
-"""Texts that stay together in a shard: enough to fill a CPU's batches, few enough to share a stage among workers."""
 
 IMPORTANCE: dict[str, How] = {"pwws": "saliency", "textfooler": "deletion"}
 """How a recipe ranks the words of a text before it changes the first (appendix E.7)."""
@@ -124,8 +121,8 @@ class TemperatureAttack:
             first = max(0, (validated := _validated(params)) - shard.start)
             asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
             return attack_unasked(context, examples, first, asked, _searching(params, context))
-        if shard.stage == ONCE:
-            return send_once(params, context, examples, shard.start)
+        if shard.stage in SENDING:
+            return edit_texts(params, shard.stage, context, examples)
         if shard.stage in (DRAWN, CONFIRMED):
             return ask_ways(params, shard.stage, context, examples)
         if shard.stage == VALIDATION:
@@ -211,6 +208,7 @@ def _attack(
         context, {one.example_id: sum((arm, one.example_id) not in fallen for arm in outcomes) for one in examples}
     )
 
+    later = Later(params, context, examples, name)
     # Of the model under audit in every arm: what it does not see cannot change what it says.
     extents = [service.seen(example.text) for example in examples]
 
@@ -228,7 +226,7 @@ def _attack(
             for arm in of
             if (arm, example.example_id) not in fallen
         ]
-        ended = iter(_run(params, context, jobs, attacked, done))
+        ended = iter(_run(params, context, jobs, attacked, later.during(done, by_labels=False)))
         for example in examples:
             for arm in of:
                 outcomes[arm].append(fallen.get((arm, example.example_id)) or next(ended))
@@ -238,13 +236,14 @@ def _attack(
         attack(["transfer"], context.scoring("source_model"))
     edited = None
     if LABEL_ONLY in outcomes:
-        ended = _search_labels(params, context, examples, extents, recipe, done, fallen)
+        told = later.during(done, by_labels=True)
+        ended = _search_labels(params, context, examples, extents, recipe, told, fallen)
         outcomes[LABEL_ONLY], edited = edit_survivors(params, context, examples, clean, ended, outcomes[AS_SERVED])
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
         importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
-    records = attack_records(examples, clean, outcomes, adversarial, importance)
+    records = later.beside(attack_records(examples, clean, outcomes, adversarial, importance))
     if edited is not None:
         records = with_edits(records, edited)
     return with_resources(records, recipe, Library.of())
@@ -265,8 +264,7 @@ def _close(
     attacked = [context.records(f"{ATTACK}{name}") for name in params.flipping]
     records = with_primed(context, closing_columns(context, probed, examples, attacked, outcomes, texts), examples)
     # What attacks on pieced texts make known of them comes after what asks about such texts for the first time.
-    records = with_pieced(context, with_anew(context, records, examples), examples, _searching(params, context))
-    return with_sent_later(params, context, records, examples)
+    return with_pieced(context, with_anew(context, records, examples), examples, _searching(params, context))
 
 
 def _searching(params: TemperatureAttackParams, context: TextContext) -> Search:

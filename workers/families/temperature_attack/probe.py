@@ -24,11 +24,14 @@ from torch import Tensor
 from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
-from workers.attacks.text.word_edits import LEFT_OUT, PUT_IN, REPLACED, WordsOf, misspelt
+from workers.attacks.text.word_edits import LEFT_OUT, PUT_IN, REPLACED, SEARCHED, WordsOf, misspelt
 from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.crossing import Crossing, crossing_order, unmoved_share
+
+GRAIN = 8
+"""Texts that stay together in a shard: enough to fill a CPU's batches, few enough to share a stage among workers."""
 
 Answers = list[list[float]]
 """Logits (classes,) of one text after another."""
@@ -68,12 +71,13 @@ def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS, seen: tuple[int, 
         seen: Characters of each part that the model sees; no word is touched that goes on behind them.
 
     >>> edit_path("a fine day", 1)
-    ['a fine day', 'a fpine day', 'a fpine dpay']
+    ['a fine day', 'a fibe day', 'a fibe dy']
     """
     rng = random.Random(seed)  # noqa: S311 - not for secrets
     words, path = WordsOf.cut(text, seen), [text]
-    # Exchanges alone are two edits each to whoever counts letters.
-    kind = rng.choice((LEFT_OUT, PUT_IN, REPLACED, None))
+    # Half of the paths as searches by labels write, half as those by scores; exchanges alone are two edits each to
+    # whoever counts letters.
+    kind = SEARCHED if rng.random() < 0.5 else rng.choice((LEFT_OUT, PUT_IN, REPLACED, None))
     places, wanted = words.content_places, min(steps, len(words.places))
     # As many as there are words, stopwords too: of the others some are misspelt twice.
     rounds = math.ceil(wanted / max(1, len(places)))

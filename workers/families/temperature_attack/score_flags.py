@@ -210,8 +210,7 @@ def _where_near_copies_were(audit: Audit) -> list[str]:
             f"of {once.answered} edited texts {sent} are decided rightly where nothing near was asked about before, "
             f"and {held} of {len(once.later)}, edited in the same way, after near copies (p = {p:.1g})"
         )
-    # Texts of other data may differ in what their pieces leave unsaid.
-    if audit.params.validation_dataset is None and once.p < REMEMBERED:
+    if once.p < REMEMBERED:
         seen.append(
             f"{len(once.later_leads)} edited texts speak for their classes more than {len(once.leads)} others, for "
             f"what their pieces say, where near copies were asked about before (p = {once.p:.1g})"

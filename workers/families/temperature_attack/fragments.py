@@ -1,0 +1,117 @@
+"""An edited text by what a model says about fragments of it, asked before anything near to it is."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rapidfuzz.distance import OSA
+
+from seatrial.families.temperature_attack.params import FRAGMENTS, TemperatureAttackParams
+from workers.attacks.text.marked_words import CHARACTERS
+from workers.attacks.text.word_edits import SEARCHED, WordsOf, misspelt
+from workers.data import Text
+from workers.families.contexts import TextContext, TextExample
+from workers.families.temperature_attack.displaced import lead
+
+SIZES = (1, 2, 4, 8)
+"""Words of a fragment, the same of all of a text's, or half of its words: who answers one size otherwise than texts
+answers others."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What is sent.
+
+    Attributes:
+        text: With words misspelt as searches do it.
+        edits: How many.
+        foreseen: The sum of what pieces of such a text speak for its class; None where a piece has no answer, or the
+            text is of one piece.
+    """
+
+    text: Text
+    edits: int
+    foreseen: float | None
+
+
+def edit_by_fragments(params: TemperatureAttackParams, context: TextContext, example: TextExample) -> Edited:
+    """Return a text with a wrong letter in as many of its words as speak for its class.
+
+    Args:
+        params: Of the check.
+        context: The shard's, which is asked about fragments of the text and of the edited one.
+        example: It.
+    """
+    rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
+    cut, other = (WordsOf.cut(example.text, context.scoring().seen(example.text)) for _ in range(2))
+    places = cut.content_places
+    words = [cut.pieces[part][at] for part, at in places]
+    said = _said(context, example, list(dict.fromkeys(words)), rng)
+    left = CHARACTERS
+    if params.edit_share is not None:
+        left = min(left, int(params.edit_share * sum(map(len, words))))
+    order = sorted(rng.sample(range(len(words)), len(words)), key=lambda place: -said[words[place]])
+    # Where no fragment says anything, whichever words. As one search writes or the other.
+    chosen, kind, edits = [place for place in order if said[words[place]] > 0] or order, rng.choice((None, SEARCHED)), 0
+    for place in chosen:
+        (part, at), word = places[place], words[place]
+        written = misspelt(word, rng, kind)
+        if (letters := OSA.distance(word, written)) > left:
+            continue
+        left, edits = left - letters, edits + 1
+        cut.pieces[part][at] = written
+        # Who has read the pieces has not read what is sent.
+        other.pieces[part][at] = misspelt(word, rng, kind)
+    return Edited(cut.joined, edits, _foreseen(context, example, other, rng))
+
+
+def _foreseen(context: TextContext, example: TextExample, cut: WordsOf, rng: random.Random) -> float | None:
+    """Return the sum of what pieces of an edited text speak for its class, each word in one of them, in no order.
+
+    That of a bag of words is what it says of the text, and of any model it says something about that.
+    """
+    words = [word for part in cut.pieces for word in "".join(part).split()]
+    if len(words) < 2:
+        # Where no spaces part any.
+        words = [piece for part in cut.pieces for piece in part if piece.strip()]
+    if len(words) < 2:
+        return None
+    rng.shuffle(words)
+    least = math.ceil(len(words) / FRAGMENTS)
+    size = min(max(rng.choice((*SIZES, len(words) // 2)), least), len(words) // 2)
+    nothing, leads = _leads_of(context, example, _cut(words, size), size, rng)
+    known = [of for of in leads if of is not None]
+    # What is said of any piece, whatever it is, is said once of the text.
+    return None if nothing is None or len(known) < len(leads) else math.fsum([*known, (1 - len(leads)) * nothing])
+
+
+def _cut(words: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [words[at : at + size] for at in range(0, len(words), size)]
+
+
+def _leads_of(
+    context: TextContext, example: TextExample, fragments: Sequence[Sequence[str]], size: int, rng: random.Random
+) -> tuple[float | None, list[float | None]]:
+    """Return by how much words of no meaning speak for a text's class, and fragments; None without an answer."""
+    nothing = " ".join("".join(rng.choices("qxzvjk", k=5)) for _ in range(size))
+    texts = [nothing, *map(" ".join, fragments)]
+    # Of a pair both parts: what is said about one alone is of no use.
+    asked: list[Text] = [text if isinstance(example.text, str) else (text, text) for text in texts]
+    first, *others = [lead(given, example.label) for given in context.scoring().scores(asked)]
+    return first, others
+
+
+def _said(context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random) -> dict[str, float]:
+    """Return by how much fragments with a word speak for the class more than what has no meaning does."""
+    size, fragments = rng.choice((*SIZES, max(1, len(words) // 2))), list[Sequence[str]]()
+    while words and len(fragments) < (FRAGMENTS if size > 1 else 1):
+        fragments += _cut(rng.sample(words, len(words)), size)
+    fragments = fragments[:FRAGMENTS]
+    nothing, leads = _leads_of(context, example, fragments, size, rng)
+    found = {word: list[float]() for word in words}
+    answered = [(fragment, of) for fragment, of in zip(fragments, leads, strict=True) if of is not None]
+    for word, of in ((word, of) for fragment, of in answered for word in fragment):
+        found[word].append(of - (nothing or 0.0))
+    return {word: fmean(seen) if seen else 0.0 for word, seen in found.items()}
