@@ -29,12 +29,12 @@ SATURATED_ROUNDS: dict[Norm, float] = {"linf": 4, "l2": 19 / 3}
 """How many times the rounds on them where the softmax saturates: there gradients say least, attacks disagree most, and
 a check costs nearly twice as much before (:mod:`workers.families.uncertainty_span.tempered`)."""
 
-ROUNDS: dict[Norm, tuple[Round, ...]] = {
-    "linf": ("search", "search", "ascent"),
-    "l2": ("afresh", *("ascent",) * 9),
-}
+ASCENTS: tuple[Round, ...] = ("afresh", *("ascent",) * 9)
+
+ROUNDS: dict[Norm, tuple[Round, ...]] = {"linf": ("search", "search", "ascent"), "l2": ASCENTS}
 """The rounds in turn. In l_inf what searches find is rarely found by gradients of any kind, in l_2 the other way round:
-of a PGD-trained MNIST model with 2,400 passes .21 and .18 nat at l_inf .3, .81 and 1.51 at l_2 2."""
+of a PGD-trained MNIST model with 2,400 passes .21 and .18 nat at l_inf .3, .81 and 1.51 at l_2 2. Where in l_inf too
+ascents found far more before, rounds are ascents."""
 
 SATURATED_TURNS: dict[Norm, tuple[Round, ...]] = {
     "linf": ("search", "away", "nearby", "away"),
@@ -246,11 +246,44 @@ class Budget:
         """Queries of each search that goes on from the least sure image so far."""
         return self.queries - self.queries // 6
 
-    def rounds_again(self, norm: Norm, *, is_saturated: bool, room: float = 1.0) -> list[Round]:
-        """Return the rounds on those examples: ``room`` times as many as where most that can be are doubtful."""
+    def rounds_again(
+        self, norm: Norm, *, is_saturated: bool, room: float = 1.0, by_ascents: bool = False
+    ) -> list[Round]:
+        """Return the rounds on those examples: ``room`` times as many as where most that can be are doubtful.
+
+        Args:
+            norm: Of the perturbation.
+            is_saturated: Whether the softmax is.
+            room: How many times the rounds.
+            by_ascents: Whether ascents take their place, as many as cost no more.
+        """
         count = int(self.again * (SATURATED_ROUNDS[norm] if is_saturated else 1) * room + 1e-6)
         turns = (SATURATED_TURNS if is_saturated else ROUNDS)[norm]
-        return [turns[number % len(turns)] for number in range(count)]
+        rounds = [turns[number % len(turns)] for number in range(count)]
+        if not by_ascents or norm == "l2":
+            return rounds
+        left, rounds = sum(map(self._counted, rounds)), []
+        while (left := left - self._counted(name := ASCENTS[len(rounds) % len(ASCENTS)])) >= 0:
+            rounds.append(name)
+        return rounds
+
+    def _counted(self, name: Round) -> int:
+        """Return the passes of a round, one with its backward pass as two."""
+        return self.round_again(name).forward + 2 * self.round_again(name).backward
+
+    def round_again(self, name: Round) -> Passes:
+        """Return what a round costs an example."""
+        match name:
+            case "search":
+                return Passes(self.squares_again + 1, self.climb_again)
+            case "nearby":
+                return Passes(self.squares_nearby + 1, self.climb_again)
+            case "away":
+                return Passes(1, self.climb_again)
+            case "afresh":
+                return Passes(1, LONGER * self.anneal_again + self.refine)
+            case "ascent":
+                return Passes(1, self.anneal_again + self.refine)
 
     def passes(self, norm: Norm) -> Passes:
         """Return what one example costs at most, the surrogate left out."""
@@ -268,15 +301,11 @@ class Budget:
         # On the surrogate's images: two ways up and one down, and the refinement of the best.
         backward, forward = backward + 2 * self.refine, forward + 8
         # On the doubtful examples, of which there may be as many as there are where the softmax saturates.
-        each: dict[Round, tuple[int, int]] = {
-            "search": (self.squares_again + 1, self.climb_again),
-            "nearby": (self.squares_nearby + 1, self.climb_again),
-            "away": (1, self.climb_again),
-            "afresh": (1, LONGER * self.anneal_again + self.refine),
-            "ascent": (1, self.anneal_again + self.refine),
-        }
-        again = [each[name] for name in self.rounds_again(norm, is_saturated=True)]
-        forward, backward = forward + 1 + sum(one for one, _ in again), backward + sum(one for _, one in again)
+        again = [self.round_again(name) for name in self.rounds_again(norm, is_saturated=True)]
+        forward, backward = (
+            forward + 1 + sum(one.forward for one in again),
+            backward + sum(one.backward for one in again),
+        )
         return Passes(forward, backward)
 
     @property
@@ -304,38 +333,6 @@ class Budget:
         """What one of the examples costs at most whose images are kept, the paper's two attacks left out."""
         backward = self.climb + 2 * self.refine + self.anneal + self.sure
         return Passes(self.queries + max(1, self.queries // 5) + 20, backward)
-
-
-@dataclass(frozen=True)
-class Questions:
-    """Queries about one example of a model that gives no gradients.
-
-    Attributes:
-        up: Of the search by scores that raises the entropy.
-        down: Of the one that lowers it.
-        cross: Of the one that lowers the lead of the prediction.
-        decide: Of the search by decisions alone.
-    """
-
-    up: int
-    down: int
-    cross: int
-    decide: int
-
-    @property
-    def total(self) -> int:
-        """Queries an example costs at most, the clean image and both ways back from across the boundary included."""
-        return 1 + self.up + self.down + self.cross + self.decide + 2 * BISECTIONS
-
-
-QUERIES_A_STEP: dict[Effort, int] = {"quick": 2, "standard": 8, "thorough": 40}
-"""Queries that raise the entropy, by gradient steps asked for."""
-
-
-def questions(effort: Effort, steps: int) -> Questions:
-    """Return the queries of a check without gradients, in proportion to the steps of one with them."""
-    up = QUERIES_A_STEP[effort] * steps
-    return Questions(up, max(1, up // 3), max(1, up // 3), max(1, up // 4))
 
 
 def budget(effort: Effort, steps: int) -> Budget | None:

@@ -20,11 +20,11 @@ from seatrial.families.uncertainty_span.effort import (
     SURROGATE_EXAMPLES,
     Effort,
     budget,
-    questions,
     transformed_examples,
 )
 from seatrial.families.uncertainty_span.parts import part_passes
 from seatrial.families.uncertainty_span.prediction_sets import ConformalParams
+from seatrial.families.uncertainty_span.questions import questions
 
 SpecificAttack = Literal[
     "ace",

@@ -4,13 +4,14 @@ import itertools
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.fakes import Quantised, sawtooth, stairs
-from seatrial.families.uncertainty_span.effort import INTEGRATED, MOST_ROOM, STAGES, TRANSFORMED, budget
+from seatrial.families.uncertainty_span.effort import INTEGRATED, MOST_ROOM, STAGES, TRANSFORMED, Budget, budget
 from tests import assets
 from tests.families.uncertainty_span.audits import (
     DATA,
@@ -119,6 +120,37 @@ def test_fewer_doubtful_examples_get_more_rounds_at_the_same_cost() -> None:
         more = plain.rounds_again(norm, is_saturated=True, room=MOST_ROOM)
         assert len(more) == MOST_ROOM * len(plain.rounds_again(norm, is_saturated=True))
         assert set(more) == ({"search", "nearby", "away"} if norm == "linf" else {"afresh", "ascent"})
+        ascents = plain.rounds_again(norm, is_saturated=True, by_ascents=True)
+        assert set(ascents) == {"afresh", "ascent"}
+        searches = plain.rounds_again(norm, is_saturated=True)
+        spent, most = (
+            sum(plain.round_again(one).forward + 2 * plain.round_again(one).backward for one in of)
+            for of in (ascents, searches)
+        )
+        assert 0.9 * most < spent <= most
+        assert len(ascents) >= len(searches)
+
+
+@pytest.mark.parametrize(("smoothed", "is_by_ascents"), [(1.4, True), (1.3, False), (0.5, False)])
+def test_rounds_go_on_with_what_found_more_of_the_doubtful(monkeypatch, smoothed, is_by_ascents) -> None:
+    params = parameters(epsilon=0.1, steps=10, effort="standard")
+    images, labels = torch.rand(4, 1, 6, 6), torch.zeros(4, dtype=torch.int64)
+    model = Model(lambda given: given.flatten(1)[:, :3], 3)
+    _, done = audit(params, model, (images, labels))
+    for stage, found in {"smoothed": [smoothed] * 4, "score": [1.0] * 4}.items():
+        table = done[stage]
+        at = table.column_names.index("entropy_under")
+        done[stage] = table.set_column(at, "entropy_under", pa.array(found))
+    asked: list[bool] = []
+
+    def rounds_again(self: object, *of: object, by_ascents: bool, **more: object) -> list[str]:
+        asked.append(by_ascents)
+        return []
+
+    monkeypatch.setattr(Budget, "rounds_again", rounds_again)
+    shard = Shard("repeated", 0, 4)
+    FAMILY.run(params, shard, Context(model, (images, labels), shard, 4, 4, {}, done))
+    assert asked == [is_by_ascents]
 
 
 @pytest.mark.slow

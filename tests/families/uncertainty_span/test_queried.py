@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from seatrial.families.shared.per_example import Records
-from seatrial.families.uncertainty_span.effort import questions
+from seatrial.families.uncertainty_span.questions import questions
 from seatrial.families.uncertainty_span.records import decision_kept
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters

@@ -5,8 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import BISECTIONS, questions
+from seatrial.families.uncertainty_span.effort import BISECTIONS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from seatrial.families.uncertainty_span.questions import questions
 from seatrial.families.uncertainty_span.records import CHANGED
 from workers.attacks.autoattack.balls import towards_origin
 from workers.attacks.autoattack.rays import Rays

@@ -22,6 +22,10 @@ OPEN = 0.005
 """Share of log C by which the entropies that the attacks before reached have to differ."""
 
 
+FAR = 0.75
+"""Share of the entropy that ascents reached, below which searches by scores are left: of a ResNet-20 that is .61, and
+rounds of these found nothing; of a PGD-trained MNIST network .94 and 1.02, and they found most."""
+
 NEARBY = 0.1
 """Share of the image that the first squares cover of a search from the least sure image so far."""
 
@@ -34,14 +38,16 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
 
     Most doubtful is where the highest entropies that the attacks before reached differ most: of an adversarially
     trained MNIST model at its own radius, the quarter of the examples that hold 0.8 of what those miss. Where the
-    softmax saturates it is wherever they differ.
+    softmax saturates it is wherever they differ. Ascents go on where they reached far more there than searches by
+    scores.
 
     Returns:
         ``entropy_over`` and ``entropy_under``, and with ``calibrated_`` before them those of calibrated logits: the
         widest of the attacks before and of this one; whether a prediction was ``changed`` in any; and which examples
         errored in all of these (batch,).
     """
-    before = [context.records(stage) for stage in STAGES if stage != "repeated"]
+    stages = [stage for stage in STAGES if stage != "repeated"]
+    before = [context.records(stage) for stage in stages]
     ids = np.asarray(before[0]["example_id"])
     rows = [int(np.flatnonzero(ids == example)[0]) for example in batch.example_ids]
 
@@ -66,7 +72,9 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
         part = Batch([batch.example_ids[i] for i in chosen], batch.images[places], batch.labels[places])
         room = min(MOST_ROOM, share * len(doubtful) / doubtful.sum())
         attack = FurtherAttack.begin(params, context, part)
-        rounds = attack.budget.rounds_again(params.norm, is_saturated=saturated, room=room)
+        reached = dict(zip(stages, known("entropy_under")[:, doubtful], strict=True))
+        by_ascents = bool(np.nanmean(reached["score"]) < FAR * np.nanmean(reached["smoothed"]))
+        rounds = attack.budget.rounds_again(params.norm, is_saturated=saturated, room=room, by_ascents=by_ascents)
         for name, found in _attack(attack, rounds).items():
             best = torch.fmin if name.endswith("over") else torch.fmax
             columns[name][at] = best(columns[name][at], found.cpu().to(columns[name]))
