@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from seatrial.contracts.base import Real
-from seatrial.contracts.costs import Passes
+from seatrial.contracts.costs import OnDemand, Passes
 from seatrial.contracts.datasets import PairParts
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
@@ -384,6 +384,9 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
     for name, (forward, _) in asked._stage_costs(samples, asked.validation_samples, ASSUMED_WORDS).items():
         if name != "search":
             costs[name] = forward
+            if name == "sent_once" and params.get("validation_dataset"):
+                # Of those, where the data hold too few texts.
+                costs["sent_once_elsewhere"] = OnDemand(forward)
             continue
         most = left = asked.temperature_evaluations
         for number in range(most):

@@ -13,7 +13,14 @@ from rapidfuzz.distance import OSA, Levenshtein
 from rapidfuzz.process import extractOne
 from scipy.stats import hypergeom, kstest, rankdata
 
-from seatrial.families.temperature_attack.params import FRAGMENTS, SENT_LATER, SENT_ONCE, TemperatureAttackParams
+from seatrial.contracts.costs import OnDemand
+from seatrial.families.temperature_attack.params import (
+    FRAGMENTS,
+    SENT_LATER,
+    SENT_ONCE,
+    TemperatureAttackParams,
+    stage_costs,
+)
 from seatrial.noise.lexicons import stopwords
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
@@ -367,3 +374,11 @@ def test_a_recipe_that_keeps_the_class_asks_for_none() -> None:
     assert stage is not None
     assert stage.name not in (ONCE, PREPARED)
     assert not {"sent_once", "prepared"} & set(params._stage_costs(10, 0, 25.0))
+
+
+def test_the_stage_that_is_seldom_run_is_told_as_one() -> None:
+    params = {"kind": "temperature_attack", "arms": ["calibrated"], "validation_dataset": "dat_1"}
+    costs = stage_costs(TemperatureAttackParams.model_validate(params).model_dump(mode="json"), 300)
+    assert list(costs)[1:4] == [ONCE, ELSEWHERE, PREPARED]
+    assert isinstance(costs[ELSEWHERE], OnDemand)
+    assert ELSEWHERE not in stage_costs(PARAMS.model_dump(mode="json"), 300)
