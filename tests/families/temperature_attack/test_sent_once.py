@@ -163,6 +163,11 @@ def test_each_is_sent_once_within_an_attack_or_at_its_end_and_by_the_first_recip
     assert sorted(asked) == sorted(text for (text,) in written.values())
     assert all(row[ROBUST] is not None for row in rows)
     assert Later(PARAMS, context, texts, "pwws").beside(table).column_names == ["example_id"]
+    # Of texts behind those that are prepared the table is of the same columns.
+    others = Later(PARAMS, context, TEXTS[10:12], "deepwordbug")
+    behind = others.beside(pa.table({"example_id": [row.example_id for row in TEXTS[10:12]]}))
+    assert behind.schema == sending.beside(table).schema
+    assert behind[ROBUST].to_pylist() == [None, None]
     # An audit that began before there was this stage.
     assert Later(PARAMS, Context(texts, {None: service}, {}), texts, "deepwordbug").beside(table).equals(table)
 

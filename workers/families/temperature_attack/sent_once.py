@@ -127,10 +127,11 @@ class Later:
         self._rows: dict[int, dict[str, Any]] = {}
         self._by_labels: dict[int, bool] = {}
         self._waiting: dict[int, tuple[Text, TextExample]] = {}
-        if recipe not in params.flipping[:1]:
-            return
+        prepared = _prepared(context) if recipe in params.flipping[:1] else None
+        # Whichever texts a shard has: the tables of all are one.
+        self._is_sending = prepared is not None
         by_id = {example.example_id: example for example in examples}
-        for row in _prepared(context):
+        for row in prepared or []:
             if (example := by_id.get(row["example_id"])) is not None:
                 first, *others = row["parts"]
                 self._waiting[example.example_id] = (first, *others) if others else first, example
@@ -152,19 +153,19 @@ class Later:
         for example_id in list(self._waiting):
             self._now(example_id)
         rows = [self._rows.get(example.example_id, {}) for example in self._examples]
-        return beside(records, rows, _SENT) if self._by_labels else records
+        return beside(records, rows, _SENT) if self._is_sending else records
 
     def _now(self, example_id: int) -> None:
         if (waiting := self._waiting.pop(example_id, None)) is not None:
             self._rows[example_id] = _sent(self._service, *waiting)
 
 
-def _prepared(context: TextContext) -> list[dict[str, Any]]:
+def _prepared(context: TextContext) -> list[dict[str, Any]] | None:
     try:
         rows: list[dict[str, Any]] = context.records(PREPARED).to_pylist()
     except KeyError:
         # An audit that began before there was this stage.
-        return []
+        return None
     return rows
 
 
