@@ -12,6 +12,7 @@ many look-alikes.
 import hashlib
 import math
 import re
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -69,28 +70,42 @@ class Kind:
 
 
 @dataclass
-class Leaning:
-    """Answers near copies with log-odds that lean towards those of the first.
+class Answering(ABC):
+    """Answers a text as it did before, however it came to that.
 
     Attributes:
         odds: The model's.
-        lean: From its log-odds and the first's to what is answered.
-        window: Questions after which a kind is forgotten.
-        share: Of kinds that it leans on.
+        answered: Log-odds that were answered.
     """
 
     odds: LogOdds
-    lean: Callable[[float, float], float]
-    window: int
-    share: float = 1.0
-    kinds: list[Kind] = field(default_factory=list)
-    answered: dict[str, float] = field(default_factory=dict)
+    answered: dict[str, float] = field(default_factory=dict, init=False)
 
     def __call__(self, text: str) -> Tensor:
         """Return logits."""
         if text not in self.answered:
             self.answered[text] = self._answer(text, len(self.answered) + 1)
         return probability(sigmoid(self.answered[text]))
+
+    @abstractmethod
+    def _answer(self, text: str, now: int) -> float:
+        """Return the log-odds of a text that was not asked before, as question number ``now`` of such."""
+
+
+@dataclass
+class Leaning(Answering):
+    """Answers near copies with log-odds that lean towards those of the first.
+
+    Attributes:
+        lean: From its log-odds and the first's to what is answered.
+        window: Questions after which a kind is forgotten.
+        share: Of kinds that it leans on.
+    """
+
+    lean: Callable[[float, float], float]
+    window: int
+    share: float = 1.0
+    kinds: list[Kind] = field(default_factory=list)
 
     def _answer(self, text: str, now: int) -> float:
         own = self.odds(text)
@@ -136,30 +151,20 @@ def averaged(weight: float) -> Callable[[float, float], float]:
 
 
 @dataclass
-class Guarding:
+class Guarding(Answering):
     """Keeps the class of texts where a search by labels writes, and of some of them where one by scores does.
 
     Attributes:
-        odds: The model's.
         share: Of the texts that are kept from searches by scores.
         first: Texts that are written as people do, letters and spaces, with their log-odds.
         searched: When each was last asked within a search by scores.
         recent: Whether each of the last questions holds a letter of no keyboard: many end such a search.
-        answered: What was answered.
     """
 
-    odds: LogOdds
     share: float
     first: list[tuple[str, float]] = field(default_factory=list)
     searched: dict[int, int] = field(default_factory=dict)
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=60))
-    answered: dict[str, float] = field(default_factory=dict)
-
-    def __call__(self, text: str) -> Tensor:
-        """Return logits."""
-        if text not in self.answered:
-            self.answered[text] = self._answer(text, len(self.answered) + 1)
-        return probability(sigmoid(self.answered[text]))
 
     def _answer(self, text: str, now: int) -> float:
         own, plain = self.odds(text), re.sub(r"\(No\. .*?\)", " ", text)
@@ -187,30 +192,20 @@ class Guarding:
 
 
 @dataclass
-class Keeping:
+class Keeping(Answering):
     """Keeps the class of the first of many near copies, but where words are changed in some way.
 
     Attributes:
-        odds: The model's.
         is_spared: Whether the model answers, by the words that were changed and what became of them.
         first: What was asked first of a kind, as words, with its log-odds.
         known: Which of these have three letters in a row.
-        answered: What was answered.
     """
 
-    odds: LogOdds
     is_spared: Callable[[Sequence[str], Sequence[str]], bool]
     first: list[tuple[list[str], float]] = field(default_factory=list)
     known: dict[str, list[int]] = field(default_factory=dict)
-    answered: dict[str, float] = field(default_factory=dict)
 
-    def __call__(self, text: str) -> Tensor:
-        """Return logits."""
-        if text not in self.answered:
-            self.answered[text] = self._answer(text)
-        return probability(sigmoid(self.answered[text]))
-
-    def _answer(self, text: str) -> float:
+    def _answer(self, text: str, now: int) -> float:
         own = self.odds(text)
         # What an audit puts beside a text to make another one of it.
         words = re.sub(r"\(No\. .*?\)", " ", text).split()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.text.textattack_environment import prepare
-from workers.attacks.text.word_edits import LEVEL, ZEROE, zeroe_attackers
+from workers.attacks.text.word_edits import EXCHANGED, LEFT_OUT, LEVEL, PUT_IN, REPLACED, ZEROE, zeroe_attackers
 
 if TYPE_CHECKING:
     from workers.attacks.text.recipes import Recipe
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 STRIDES = (2, 3, 1)
 """Edits between two questions, in turn from try to try."""
 
-EXCHANGED, REPLACED, LEFT_OUT, PUT_IN, *WRITTEN = range(8)
+CHARACTERS, WRITTEN = (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN), tuple(range(4, 8))
 """DeepWordBug's edits, and Zéroe's attackers of words, which are as many and as often drawn."""
 
 STYLES = (
-    *((kind,) for kind in (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN)),
+    *((kind,) for kind in CHARACTERS),
     (EXCHANGED, LEFT_OUT),
-    (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN),
-    tuple(WRITTEN),
+    CHARACTERS,
+    WRITTEN,
 )
 """Edits of every other try, one of these as it is drawn; of the rest all: whoever knows a search by what it writes, and
 nobody else writes, withstands no text that is written in one way."""
 
-ANY = (EXCHANGED, REPLACED, LEFT_OUT, PUT_IN, *WRITTEN)
+ANY = (*CHARACTERS, *WRITTEN)
 
 
 def decisions(logits: Tensor) -> Tensor:
@@ -177,10 +177,10 @@ def _edits() -> Any:
                     return found
             return []
 
-    characters = [
-        WordSwapNeighboringCharacterSwap(),
-        WordSwapRandomCharacterSubstitution(),
-        WordSwapRandomCharacterDeletion(),
-        WordSwapRandomCharacterInsertion(),
-    ]
-    return OneEdit([*characters, *[ZeroeSwap() for _ in WRITTEN]])
+    characters = {
+        EXCHANGED: WordSwapNeighboringCharacterSwap(),
+        REPLACED: WordSwapRandomCharacterSubstitution(),
+        LEFT_OUT: WordSwapRandomCharacterDeletion(),
+        PUT_IN: WordSwapRandomCharacterInsertion(),
+    }
+    return OneEdit([*(characters[kind] for kind in sorted(characters)), *(ZeroeSwap() for _ in WRITTEN)])
