@@ -150,14 +150,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=("*",),
         meaning="Answers depend on what was asked before, or beside it. The same text got another answer after its "
-        "neighbours had been asked, by itself, or in another session; scores stand still, or decisions persist, where "
-        "a path of edits was asked first; both move less after the audit's other questions than before them; an edited "
-        "text is decided like its original once that was asked; texts pieced together are decided rightly less often "
-        "once an edited one was; texts that were probed for a memory, or never asked as they are, withstand less than "
-        "others; or edited texts are decided rightly less often, or speak for their classes less for what their pieces "
-        "say, where they are sent once and nothing near to them was asked about before than where their texts are "
-        "attacked. A cache, a session, the rest "
-        "of a request or chance answers in the model's place.",
+        "neighbours had been asked, by itself, or in another session; scores stand still, or decisions persist, "
+        "where a path of edits was asked first; both move less after the audit's other questions than before "
+        "them; edited texts have another answer by then, or edits drawn anew move two halves of them alike; an "
+        "edited text is decided like its original once that was asked; texts pieced together are decided rightly "
+        "less often once an edited one was; texts that were probed for a memory, or never asked as they are, "
+        "withstand less than others; or edited texts are decided rightly less often, or speak for their classes "
+        "less for what their pieces say, where they are sent once and nothing near to them was asked about before "
+        "than where their texts are attacked. A cache, a session, the rest of a request or chance answers in the "
+        "model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",
     ),

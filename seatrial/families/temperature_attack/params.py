@@ -63,6 +63,9 @@ PROBE_STEPS = 10
 CROSSING_STEPS = 16
 """Those of a second path of each, at most, that is to end on another decision."""
 
+DRAWN_TEXTS = 6
+"""Texts with as many edits as a path's last one, each drawn by itself, of those that are probed."""
+
 UNASKED = 40
 """Further texts of the data, at most, that are attacked and never asked as they are."""
 
@@ -294,10 +297,10 @@ class TemperatureAttackParams(FamilyParams):
         """Return forward passes and queries of each stage, in the order in which they are run."""
         costs: dict[str, tuple[float, float]] = {}
         further = len(self.arms)
-        # A path of edits, three of its texts once more, its ends from another session, which one more begins, and a
-        # path that is to cross: all of it before everything else and after it.
-        # Before it, words are edited at random as well.
-        path = PROBE_STEPS + 7 + CROSSING_STEPS + 1
+        # A path of edits, three of its texts once more, its ends from another session, which one more begins, a path
+        # that is to cross, and edits drawn one by one: all of it before everything else and after it.
+        # Before it, words are edited at random as well; after it, one of the first path's texts is asked again.
+        path = PROBE_STEPS + 7 + CROSSING_STEPS + 1 + DRAWN_TEXTS
         probe = (path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
         costs["probe"] = probe, probe
         flipping = len(self.flipping)
@@ -311,7 +314,7 @@ class TemperatureAttackParams(FamilyParams):
                 attack = self._queries("deepwordbug", words) * validation
                 search = (1 + FURTHER_EVALUATION * (self.temperature_evaluations - 1)) * attack
                 costs["search"] = search, self.temperature_evaluations * attack
-        closing = float(path * min(samples, PROBED))
+        closing = float((path + 1) * min(samples, PROBED))
         if flipping:
             # Texts beside words of no meaning are attacked as well and texts pieced together, what attacks ended with
             # is asked again, half of it four times, and edited texts before and after unedited ones, of the data and of

@@ -97,7 +97,7 @@ def test_decisions_of_similar_texts_asked_before_are_seen_though_scores_move(edi
 def test_what_wakes_up_after_the_first_probe_is_seen_by_the_last(
     later: Callable[[str], torch.Tensor], cause: str
 ) -> None:
-    found = flags(Waking(later, 64 * 34), attacks=12)
+    found = flags(Waking(later, 64 * 40), attacks=12)
     assert cause in found["answers_depend_on_history"].message
 
 

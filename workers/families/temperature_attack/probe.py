@@ -9,7 +9,7 @@ scores that lead an attack differ little between neighbours, more between strang
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from scipy.special import log_softmax
 from scipy.stats import binomtest
 from torch import Tensor
 
-from seatrial.families.temperature_attack.params import CROSSING_STEPS, PROBE_STEPS
+from seatrial.families.temperature_attack.params import CROSSING_STEPS, DRAWN_TEXTS, PROBE_STEPS
 from seatrial.statistics.arrays import Floats, Ints, Mask
 from workers.attacks.text.scoring import ScoringService
 from workers.attacks.text.word_edits import LEFT_OUT, PUT_IN, REPLACED, SEARCHED, WordsOf, misspelt
@@ -29,6 +29,9 @@ from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.crossing import Crossing, crossing_order, unmoved_share
+
+OPENING = "probe"
+"""The stage that comes before all others, and the purpose of its edits."""
 
 GRAIN = 8
 """Texts that stay together in a shard: enough to fill a CPU's batches, few enough to share a stage among workers."""
@@ -39,6 +42,9 @@ Answers = list[list[float]]
 MOVED = 0.02
 """Probability by which the answer to a text may differ when it is asked again: arithmetic in 16 bits and rounding to
 two digits stay below."""
+
+CHANGED = 0.05
+"""Share of texts that may be given another answer when they are asked again."""
 
 FEWEST = 30
 """Texts, or pairs of them, from which a share or a mean is worth something."""
@@ -54,6 +60,8 @@ _TABLE = pa.schema(
         ("parts", pa.list_(pa.string())),
         ("crossing", pa.list_(pa.list_(pa.float64()))),
         ("from_start", pa.bool_()),
+        ("drawn", pa.list_(pa.list_(pa.float64()))),
+        ("opening", pa.list_(pa.float64())),
     ]
 )
 
@@ -88,13 +96,14 @@ def edit_path(text: Text, seed: int, steps: int = PROBE_STEPS, seen: tuple[int, 
     return path
 
 
-def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: str = "probe") -> Records:
+def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: str = OPENING) -> Records:
     """Ask the paths of a shard's texts, step by step, and return a row for each text.
 
     Args:
         context: The shard's.
         examples: Its texts.
-        purpose: Of the edits: another one makes others of them.
+        purpose: Of the edits: another one makes others of them, and what the first one's paths ended with is asked
+            about again, before whoever is asked begins another session.
     """
     seeds = [context.salted_seed(purpose, example.example_id) for example in examples]
     service = context.scoring()
@@ -116,13 +125,20 @@ def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: st
     starts = [seed // 2 % 2 == 0 for seed in seeds]
     walked = [crossing_order(len(path), from_start=start) for path, start in zip(crossing, starts, strict=True)]
     crossed = _ask(context, service, crossing, walked)
+    drawn = [
+        [edit_path(example.text, seed + 2 + number, seen=seen)[-1] for number in range(DRAWN_TEXTS)]
+        for example, seed, seen in zip(examples, seeds, extents, strict=True)
+    ]
+    told = _ask(context, service, drawn, [range(DRAWN_TEXTS) for _ in drawn])
+    first = [] if purpose == OPENING else _first_ends(context, examples, extents)
+    opening = service.ask_anew(first)
     service.begin_session()
     # By itself: who begins with one text may be taken for somebody else than who begins with many.
     service.ask_anew([path[-1] for path in paths[:1]])
     elsewhere = _ask(context, service, paths, [_asked_elsewhere(len(path)) for path in paths])
     rows = []
     for row, example in enumerate(examples):
-        is_errored = any(None in answers[row] for answers in (found, again, crossed, elsewhere))
+        is_errored = any(None in answers[row] for answers in (found, again, crossed, elsewhere, told))
         cells: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": is_errored}
         if not is_errored:
             answers = dict(zip(orders[row], found[row], strict=True))
@@ -132,6 +148,8 @@ def run_probe(context: TextContext, examples: Sequence[TextExample], purpose: st
             cells |= {"crossing": [across[step] for step in range(len(across))], "from_start": starts[row]}
             cells["parts"] = [example.text] if isinstance(example.text, str) else list(example.text)
             cells["texts"] = [text if isinstance(text, str) else " ".join(text) for text in paths[row]]
+            cells["drawn"] = told[row]
+            cells["opening"] = _logits(opening[row]) if opening else None
         rows.append(cells)
     return pa.Table.from_pylist(rows, schema=_TABLE)
 
@@ -141,9 +159,12 @@ class ProbeSample:
 
     Attributes:
         example_ids: (n,).
+        labels: (n,).
         path: (n) arrays (steps, classes): log-probabilities along a path, from the text as it is.
         again: (n) arrays of those that were asked again.
         elsewhere: (n) arrays of those asked from another session; empty where nobody was.
+        drawn: Log-probabilities (edited texts, classes) by example, of texts with words edited as at a path's end.
+        opening: Log-probabilities (classes,) by example of what the first probe's path ended with, asked again.
         written: (n) lists (steps,) of the texts, parts joined; None where they are not recorded.
         outward: (n,) whether the text itself was asked first.
         crossings: Paths between two texts by example; empty where they are not recorded.
@@ -158,6 +179,8 @@ class ProbeSample:
         self.elsewhere: list[Floats] = [
             log_softmax(np.array(row["elsewhere"]), axis=1) for row in rows if row.get("elsewhere") is not None
         ]
+        self.drawn, self.opening = _logs(rows, "drawn"), _logs(rows, "opening")
+        self.labels = [int(row["label"]) for row in rows]
         self.written: list[list[str]] | None = (
             [row["texts"] for row in rows] if "texts" in records.column_names else None
         )
@@ -270,9 +293,29 @@ def _ask(
         asked = [_Question(row, paths[row][order[turn]]) for row, order in enumerate(orders) if turn < len(order)]
         given = service.ask_anew([question.text for question in asked])
         for question, logits in zip(asked, given, strict=True):
-            is_sound = isinstance(logits, Tensor) and bool(logits.isfinite().all())
-            answers[question.row].append(logits.tolist() if is_sound else None)  # type: ignore[union-attr]
+            answers[question.row].append(_logits(logits))
     return answers
+
+
+def _logs(rows: Sequence[Mapping[str, Any]], column: str) -> dict[int, Floats]:
+    """Return log-probabilities by example where a column has answers."""
+    found = [row for row in rows if row.get(column) is not None]
+    return {int(row["example_id"]): log_softmax(np.array(row[column]), axis=-1) for row in found}
+
+
+def _logits(answer: Any) -> list[float] | None:
+    return answer.tolist() if isinstance(answer, Tensor) and bool(answer.isfinite().all()) else None
+
+
+def _first_ends(
+    context: TextContext, examples: Sequence[TextExample], extents: Sequence[tuple[int, ...] | None]
+) -> list[Text]:
+    """Return what the paths of the first probe ended with."""
+    seeds = [context.salted_seed(OPENING, example.example_id) for example in examples]
+    return [
+        edit_path(example.text, seed, seen=seen)[-1]
+        for example, seed, seen in zip(examples, seeds, extents, strict=True)
+    ]
 
 
 def _asked_again(steps: int) -> list[int]:

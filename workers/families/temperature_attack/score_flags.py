@@ -6,13 +6,14 @@ from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
+from workers.families.temperature_attack.afterwards import moved_since
 from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
-from workers.families.temperature_attack.crossing import clinging, grown
+from workers.families.temperature_attack.crossing import clinging
 from workers.families.temperature_attack.decision_flags import REMEMBERED, doubt_decisions
 from workers.families.temperature_attack.displaced import displaced_with
 from workers.families.temperature_attack.pieced import less_withstand
-from workers.families.temperature_attack.probe import FEWEST, ProbeSample
+from workers.families.temperature_attack.probe import CHANGED, FEWEST, ProbeSample
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.sent_once import FEWEST as FEWEST_SENT
 from workers.families.temperature_attack.surrogate import LabelSurrogate, SurrogateAgreement, surrogate_agreement
@@ -31,9 +32,6 @@ RESTLESS = 0.75
 
 FEW_LEVELS = 8
 """Distinct confidences from which on an attack is led by steps instead of a slope."""
-
-CHANGED = 0.05
-"""Share of texts that may be given another answer when they are asked again."""
 
 AGREEING = 0.05
 """Lower end of the rank correlation with a surrogate of decisions from which on scores are shown to follow them; asked
@@ -131,7 +129,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     seen = [] if audit.probe is None else _remembered(audit.probe)
     if audit.closing is not None:
         seen += [] if seen else _remembered(audit.closing)
-        seen += [] if audit.probe is None else _later(audit.probe, audit.closing)
+        seen += [] if audit.probe is None else moved_since(audit.probe, audit.closing)
         seen += [] if seen or audit.probe is None else _clings(audit.probe, audit.closing)
     if (ends := audit.displacement) is not None and ends.ends_changed > max(1.0, CHANGED * ends.ends_asked):
         seen.append(
@@ -247,25 +245,6 @@ def _clings(*probes: ProbeSample) -> list[str]:
         "between two texts decided apart the decision of the end that one starts from persists for longer on "
         f"{longer} paths of edits and the other's on {shorter}, from whichever end (p = {p:.1g})"
     ]
-
-
-def _later(probe: ProbeSample, closing: ProbeSample) -> list[str]:
-    """Return what moves less after the audit's other questions than before them."""
-    seen = []
-    more, less, p = grown(probe.unmoved_shares, closing.unmoved_shares)
-    if p < REMEMBERED:
-        seen.append(
-            f"after the attacks fewer one-letter edits move a score than before them on {more} texts, and more on "
-            f"{less} (p = {p:.1g})"
-        )
-    apart = [{at: float(not one.is_decided_apart) for at, one in of.crossings.items()} for of in (probe, closing)]
-    more, less, p = grown(*apart)
-    if p < REMEMBERED:
-        seen.append(
-            f"edits that changed the decision on {more} texts before the attacks did not after them, and the other way "
-            f"round on {less} (p = {p:.1g})"
-        )
-    return seen
 
 
 def masked_importance(audit: Audit) -> list[Flag]:

@@ -1,0 +1,86 @@
+"""Whether edited texts are answered after the attacks as they were before anything else was asked.
+
+An endpoint may answer as its model does until it has been asked enough, or about what only an audit asks about, such as
+fragments. So what the first probe ended with is asked again as it was, which shows whoever does not keep its answers.
+And each text is edited anew, in two halves as before the attacks: how much more one of these speaks for a class than
+it did says nothing about the other one, of a function.
+"""
+
+import numpy as np
+from scipy.stats import wilcoxon
+
+from seatrial.statistics.arrays import Floats
+from workers.families.temperature_attack.crossing import grown
+from workers.families.temperature_attack.decision_flags import REMEMBERED
+from workers.families.temperature_attack.probe import CHANGED, MOVED, ProbeSample
+
+
+def moved_since(probe: ProbeSample, closing: ProbeSample) -> list[str]:
+    """Return what shows that edited texts are answered otherwise after an audit's other questions than before them."""
+    seen = []
+    changed, asked = answered_otherwise(probe, closing)
+    if changed > max(1.0, CHANGED * asked):
+        seen.append(f"{changed} of {asked} edited texts were given another answer after the attacks than before them")
+    alike, unlike, p = moved_alike(probe, closing)
+    if p < REMEMBERED:
+        seen.append(
+            f"two halves of the edits both speak more for a class after the attacks than before them, or both less, on "
+            f"{alike} texts, and one more and one less on {unlike} (p = {p:.1g})"
+        )
+    more, less, p = grown(probe.unmoved_shares, closing.unmoved_shares)
+    if p < REMEMBERED:
+        seen.append(
+            f"after the attacks fewer one-letter edits move a score than before them on {more} texts, and more on "
+            f"{less} (p = {p:.1g})"
+        )
+    apart = [{at: float(not one.is_decided_apart) for at, one in of.crossings.items()} for of in (probe, closing)]
+    more, less, p = grown(*apart)
+    if p < REMEMBERED:
+        seen.append(
+            f"edits that changed the decision on {more} texts before the attacks did not after them, and the other way "
+            f"round on {less} (p = {p:.1g})"
+        )
+    return seen
+
+
+def answered_otherwise(probe: ProbeSample, closing: ProbeSample) -> tuple[int, int]:
+    """Return how many texts that the first probe ended with have another answer after the attacks, and of how many."""
+    ends = {example: path[-1] for example, path in zip(probe.example_ids, probe.path, strict=True)}
+    common = closing.opening.keys() & ends.keys()
+    apart = [float(np.abs(np.exp(closing.opening[example]) - np.exp(ends[example])).max()) for example in common]
+    return sum(one > MOVED for one in apart), len(common)
+
+
+def moved_alike(probe: ProbeSample, closing: ProbeSample) -> tuple[int, int, float]:
+    """Return on how many texts two halves of the edits speak more for a class later than before, or less; and p.
+
+    Of a function edits of one half may as well have been drawn first, whatever the other half's are: the product of
+    what the two move by is as often above 0 as as far below it. Counted are products above and below, and p is that of
+    Wilcoxon's signed ranks of them, one-sided.
+    """
+    before, after = _leads(probe), _leads(closing)
+    common = sorted(before.keys() & after.keys())
+    products = np.array([np.prod(after[example] - before[example]) for example in common])
+    alike, unlike = int((products > 0).sum()), int((products < 0).sum())
+    return alike, unlike, float(wilcoxon(products, alternative="greater").pvalue) if alike + unlike else 1.0
+
+
+def _leads(probe: ProbeSample) -> dict[int, Floats]:
+    """Return by example by how much either half of its edited texts speaks for its class, in logits on average.
+
+    A half are some texts drawn one by one, and all of a path, which count as one, since they share their edits.
+    """
+    found = {}
+    for example, label, path in zip(probe.example_ids, probe.labels, probe.path, strict=True):
+        if len(path) > 1 and example in probe.crossings and example in probe.drawn:
+            halves = np.array_split(_lead(probe.drawn[example], label), 2)
+            paths = path[1:], probe.crossings[example].answers[1:]
+            found[example] = np.array(
+                [np.mean([*half, _lead(of, label).mean()]) for half, of in zip(halves, paths, strict=True)]
+            )
+    return found
+
+
+def _lead(answers: Floats, label: int) -> Floats:
+    lead: Floats = answers[:, label] - np.delete(answers, label, axis=1).max(axis=1)
+    return lead
