@@ -33,6 +33,7 @@ from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from benchmarks.trigger_text_fakes import triggered
 from benchmarks.unread_text_fakes import unread
 from benchmarks.vendor_text_fakes import Vendor, vendors
+from benchmarks.woken_text_fakes import woken
 from seatrial.contracts.estimates import Result
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.registry import family as family_spec
@@ -180,7 +181,7 @@ def main() -> int:
     endpoints += bought(odds, known, vocabulary)
     endpoints += newest(odds, known, vocabulary)
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
-    endpoints += misread(odds, vocabulary) + leaning(odds)
+    endpoints += misread(odds, vocabulary) + leaning(odds) + woken(odds, vocabulary, [label for _, label in train])
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
