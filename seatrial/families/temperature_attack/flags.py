@@ -155,9 +155,10 @@ FLAGS: tuple[FlagSpec, ...] = (
         "them; edited texts have another answer by then, or edits drawn anew move two halves of them alike; an "
         "edited text is decided like its original once that was asked; texts pieced together are decided rightly "
         "less often once an edited one was; texts that were probed for a memory, or never asked as they are, "
-        "withstand less than others; or edited texts are decided rightly less often, or speak for their classes "
-        "less for what their pieces say, where they are sent once and nothing near to them was asked about before "
-        "than where their texts are attacked. A cache, a session, the rest of a request or chance answers in the "
+        "withstand less than others; edited texts are decided rightly less often, or speak for their classes less "
+        "for what their pieces say, where they are sent once and nothing near to them was asked about before than "
+        "where their texts are attacked; or much misspelt texts that withstand are decided rightly more often "
+        "after their attack than before it. A cache, a session, the rest of a request or chance answers in the "
         "model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",

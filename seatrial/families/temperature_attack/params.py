@@ -57,22 +57,19 @@ ROUND = 4
 PROBED = 64
 """Texts whose neighbours are asked before anything else, at most."""
 
-PROBE_STEPS = 10
-"""One-letter edits of each of them, at most."""
+PROBE_STEPS, DRAWN_TEXTS = 10, 6
+"""One-letter edits of each of them, at most; and texts with as many, each drawn by itself."""
 
 CROSSING_STEPS = 16
 """Those of a second path of each, at most, that is to end on another decision."""
 
-DRAWN_TEXTS = 6
-"""Texts with as many edits as a path's last one, each drawn by itself, of those that are probed."""
-
 UNASKED = 40
 """Further texts of the data, at most, that are attacked and never asked as they are."""
 
-SENT_ONCE, SENT_LATER, FRAGMENTS = 160, 160, 24
+SENT_ONCE, SENT_LATER, FRAGMENTS, MISSPELT = 160, 160, 24, 8
 """Further texts of the data, at most, that are edited and sent once before anything is asked about them; audited ones
-that are edited alike and sent while they are attacked; and questions about fragments of each, and as many about pieces
-of the edited one."""
+that are edited alike and sent while they are attacked; questions about fragments of each, and as many about pieces of
+the edited one; and times that one of the latter is much misspelt before it is attacked, and as often after."""
 
 
 def sent_once(probed: int) -> int:
@@ -306,7 +303,9 @@ class TemperatureAttackParams(FamilyParams):
         flipping = len(self.flipping)
         if flipping:
             edited = sent_once(samples), min(samples, SENT_LATER)
-            once, later = (float((2 * FRAGMENTS + 3) * texts) for texts in edited)
+            once, later = (
+                (2 * FRAGMENTS + 3.0 + extra) * texts for texts, extra in zip(edited, (0, 2 * MISSPELT), strict=True)
+            )
             costs |= {"sent_once": (once, once), "prepared": (later, later)}
         if self.is_fitted:
             costs["validation"] = validation, validation

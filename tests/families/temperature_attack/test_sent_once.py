@@ -16,6 +16,7 @@ from scipy.stats import hypergeom, kstest, rankdata
 from seatrial.contracts.costs import OnDemand
 from seatrial.families.temperature_attack.params import (
     FRAGMENTS,
+    MISSPELT,
     SENT_LATER,
     SENT_ONCE,
     TemperatureAttackParams,
@@ -87,8 +88,9 @@ def edited(
 
 
 def later(function: Callable[[str], Any], texts: list[TextExample] = TEXTS[HALF:]) -> dict[str, Records]:
-    """Send what is prepared after twenty near copies of each text."""
+    """Send what is prepared after twenty near copies of each text, which was asked about first, as an audit's are."""
     service = ScoringService(TextModel(function, ["bad", "good"]), max_bytes=0)
+    service.ask_anew([example.text for example in texts])
     done = {PREPARED: edited(function, texts, stage=PREPARED)}
     for example in texts:
         service.ask_anew(edit_path(example.text, example.example_id, 20))
@@ -117,6 +119,8 @@ def test_who_leans_on_the_first_near_copy_is_told() -> None:
 @pytest.mark.parametrize(("function", "is_told"), [(Leaning, True), (lambda: honest, False)])
 def test_the_same_edits_are_sent_while_texts_are_attacked(function, is_told) -> None:
     answering = function()
+    for example in TEXTS[HALF:]:
+        answering(example.text)
     done = {ONCE: edited(answering), PREPARED: edited(answering, TEXTS[HALF:], stage=PREPARED)}
     done |= audited(answering, examples=TEXTS[HALF:], done=done)
     (*_, message) = [
@@ -156,11 +160,12 @@ def test_each_is_sent_once_within_an_attack_or_at_its_end_and_by_the_first_recip
             listen(Outcome(row.example_id, "failed", row.text, 1, 0.0))
         seen.append(len(asked))
     # By a coin after one or the other; those without an attack at the end.
-    assert 0 < seen[0] < 8 == seen[1]
+    assert 0 < seen[0] < 8 * (1 + MISSPELT) == seen[1]
     assert heard == [row.example_id for row in texts[:8]] * 2
     rows = sending.beside(table).to_pylist()
     written = {row["example_id"]: row["parts"] for row in done[PREPARED].to_pylist()}
-    assert sorted(asked) == sorted(text for (text,) in written.values())
+    # Each before it is asked about much misspelt.
+    assert sorted(asked[:: 1 + MISSPELT]) == sorted(text for (text,) in written.values())
     assert all(row[ROBUST] is not None for row in rows)
     assert Later(PARAMS, context, texts, "pwws").beside(table).column_names == ["example_id"]
     # Of texts behind those that are prepared the table is of the same columns.

@@ -17,6 +17,7 @@ from workers.families.temperature_attack.anew import Anew, read_anew
 from workers.families.temperature_attack.arms import Arms, resolve_arms
 from workers.families.temperature_attack.displaced import Displacement, read_displacement
 from workers.families.temperature_attack.drawn_ways import MissingSample, WaySample, read_marks, read_missing, read_ways
+from workers.families.temperature_attack.insisting import Insistence, read_insistence
 from workers.families.temperature_attack.meaning_free import EditSample, read_edits
 from workers.families.temperature_attack.pieced import Pieced, read_pieced
 from workers.families.temperature_attack.primed import Priming, read_priming
@@ -71,6 +72,7 @@ class Audit:
     anew: Anew | None = None
     unasked: Unasked | None = None
     once: SentOnce | None = None
+    insistence: Insistence | None = None
     edits: Mapping[str, EditSample] = field(default_factory=dict)
     ways: WaySample | None = None
     marks: WaySample | None = None
@@ -193,6 +195,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         anew=read_anew(done["closing"]) if "closing" in done else None,
         unasked=read_unasked(done["unasked"]) if "unasked" in done else None,
         once=read_once(params, done),
+        insistence=read_insistence(params, done, attacks),
         written=read_written(done["probe"]) if "probe" in done else None,
         edits={recipe: found for recipe in params.recipes if (found := read_edits(done[f"attack_{recipe}"]))},
         ways=read_ways(done),

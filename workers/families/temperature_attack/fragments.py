@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -49,22 +49,42 @@ def edit_by_fragments(params: TemperatureAttackParams, context: TextContext, exa
     places = cut.content_places
     words = [cut.pieces[part][at] for part, at in places]
     said = _said(context, example, list(dict.fromkeys(words)), rng)
-    left = CHARACTERS
-    if params.edit_share is not None:
-        left = min(left, int(params.edit_share * sum(map(len, words))))
     order = sorted(rng.sample(range(len(words)), len(words)), key=lambda place: -said[words[place]])
     # Where no fragment says anything, whichever words. As one search writes or the other.
     chosen, kind, edits = [place for place in order if said[words[place]] > 0] or order, rng.choice((None, SEARCHED)), 0
-    for place in chosen:
-        (part, at), word = places[place], words[place]
-        written = misspelt(word, rng, kind)
-        if (letters := OSA.distance(word, written)) > left:
-            continue
-        left, edits = left - letters, edits + 1
-        cut.pieces[part][at] = written
+    for part, at, word in misspell(cut, [places[place] for place in chosen], letters_allowed(params, cut), rng, kind):
+        edits += 1
         # Who has read the pieces has not read what is sent.
         other.pieces[part][at] = misspelt(word, rng, kind)
     return Edited(cut.joined, edits, _foreseen(context, example, other, rng))
+
+
+def letters_allowed(params: TemperatureAttackParams, cut: WordsOf) -> int:
+    """Return how many letters of a text an attack may edit."""
+    if params.edit_share is None:
+        return CHARACTERS
+    return min(CHARACTERS, int(params.edit_share * sum(len(cut.pieces[part][at]) for part, at in cut.content_places)))
+
+
+def misspell(
+    cut: WordsOf, places: Sequence[tuple[int, int]], letters: int, rng: random.Random, kind: int | None
+) -> Iterator[tuple[int, int, str]]:
+    """Misspell words in turn, those for which letters are left, and yield the place of each and what it was.
+
+    Args:
+        cut: The text, which is changed.
+        places: Part and piece of each word.
+        letters: That may be otherwise, at most.
+        rng: Of the draws.
+        kind: Of the edits.
+    """
+    for part, at in places:
+        word = cut.pieces[part][at]
+        written = misspelt(word, rng, kind)
+        if (spent := OSA.distance(word, written)) <= letters:
+            letters -= spent
+            cut.pieces[part][at] = written
+            yield part, at, word
 
 
 def _foreseen(context: TextContext, example: TextExample, cut: WordsOf, rng: random.Random) -> float | None:

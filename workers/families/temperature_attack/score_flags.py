@@ -142,6 +142,12 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
         )
     seen += _by_order(audit.anew) + _where_asked(audit) + _where_near_copies_were(audit)
+    if (of_those := audit.insistence) is not None and of_those.p < REMEMBERED:
+        seen.append(
+            f"of {len(of_those.moved)} texts that withstand the search by labels {of_those.more} are decided rightly "
+            f"more often, much misspelt, after they were attacked than before, and {of_those.less} less often "
+            f"(p = {of_those.p:.1g})"
+        )
     if (of_probed := compare_with_unprobed(audit)) is not None and (
         of_probed.p < REMEMBERED and of_probed.others - of_probed.probed > SPARED
     ):

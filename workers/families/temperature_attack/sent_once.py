@@ -28,6 +28,7 @@ from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
 from workers.families.temperature_attack.displaced import decided, lead
 from workers.families.temperature_attack.fragments import edit_by_fragments
+from workers.families.temperature_attack.insisting import COLUMN, count_right
 from workers.families.temperature_attack.probe import GRAIN
 
 ONCE, ELSEWHERE, PREPARED = "sent_once", "sent_once_elsewhere", "prepared"
@@ -53,7 +54,11 @@ _SENT = pa.schema([(ROBUST, pa.bool_()), (LEAD, pa.float64())])
 
 _ONCE = pa.schema([*_EDITED, *_SENT])
 
-_PREPARED = pa.schema([*_EDITED, ("parts", pa.list_(pa.string()))])
+_COUNT = (COLUMN, pa.int64())
+
+_LATER = pa.schema([*_SENT, _COUNT])
+
+_PREPARED = pa.schema([*_EDITED, ("parts", pa.list_(pa.string())), _COUNT])
 
 
 def once_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
@@ -86,10 +91,11 @@ def edit_texts(
         examples: Its texts.
     """
     rows = list[dict[str, Any]]()
-    for example in examples:
+    counts = count_right(params, context, examples, stage) if stage == PREPARED else [{} for _ in examples]
+    for example, count in zip(examples, counts, strict=True):
         context.check_cancelled()
+        row: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": False, **count}
         edited = edit_by_fragments(params, context, example)
-        row: dict[str, Any] = {"example_id": example.example_id, "label": example.label, "errored": False}
         row |= {"edits": edited.edits, "foreseen": edited.foreseen}
         if stage == PREPARED:
             row["parts"] = [edited.text] if isinstance(edited.text, str) else list(edited.text)
@@ -122,7 +128,7 @@ class Later:
     def __init__(
         self, params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample], recipe: str
     ) -> None:
-        self._service = context.scoring()
+        self._params, self._context = params, context
         self._examples = examples
         self._rows: dict[int, dict[str, Any]] = {}
         self._by_labels: dict[int, bool] = {}
@@ -153,11 +159,14 @@ class Later:
         for example_id in list(self._waiting):
             self._now(example_id)
         rows = [self._rows.get(example.example_id, {}) for example in self._examples]
-        return beside(records, rows, _SENT) if self._is_sending else records
+        return beside(records, rows, _LATER) if self._is_sending else records
 
     def _now(self, example_id: int) -> None:
         if (waiting := self._waiting.pop(example_id, None)) is not None:
-            self._rows[example_id] = _sent(self._service, *waiting)
+            _, example = waiting
+            self._rows[example_id] = _sent(self._context.scoring(), *waiting)
+            (count,) = count_right(self._params, self._context, [example], "later")
+            self._rows[example_id] |= count
 
 
 def _prepared(context: TextContext) -> list[dict[str, Any]] | None:

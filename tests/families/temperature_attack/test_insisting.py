@@ -1,0 +1,116 @@
+"""Who begins to keep the class of a text when it is attacked is told by much misspelt ones, before and after."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rapidfuzz.distance import OSA
+from scipy.stats import rankdata, wilcoxon
+
+from seatrial.contracts.estimates import Flag
+from seatrial.families.temperature_attack.params import MISSPELT
+from seatrial.noise.lexicons import stopwords
+from tests.families.in_memory import TextModel
+from tests.families.temperature_attack.test_anew import TEXTS
+from tests.families.temperature_attack.test_displaced import PARAMS, audited, right
+from tests.families.temperature_attack.test_family import Context
+from tests.families.temperature_attack.test_probe import likely
+from tests.families.temperature_attack.test_sent_once import HALF, edited
+from tests.families.temperature_attack.test_surrogate import honest
+from workers.attacks.text.marked_words import CHARACTERS
+from workers.attacks.text.scoring import ScoringService
+from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.insisting import COLUMN, Insistence, much_misspelt, signed_rank_p
+from workers.families.temperature_attack.sent_once import ONCE, PREPARED
+
+SAMPLE = TEXTS[HALF:]
+
+
+class Insisting:
+    """Keeps the class of some texts from the first question on that puts [UNK] in the place of one of their words."""
+
+    def __init__(self, share: float) -> None:
+        self._share, self._attacked = share, dict[int, bool]()
+        self._words = {example.example_id: set(example.text.split()) for example in SAMPLE}
+
+    def __call__(self, text: str) -> torch.Tensor:
+        words = set(text.split())
+        near = max(self._words, key=lambda at: len(self._words[at] & words) / len(self._words[at]))
+        label = right(text)
+        if len(self._words[near] & words) >= 2 and near % 10 < 10 * self._share:
+            if "[UNK]" in words:
+                self._attacked.setdefault(near, label)
+            label = self._attacked.get(near, label)
+        return likely(0.9 if label else 0.1)
+
+
+def flags(function: Callable[[str], Any]) -> dict[str, Flag]:
+    done = {ONCE: edited(function), PREPARED: edited(function, SAMPLE, stage=PREPARED)}
+    done |= audited(function, examples=SAMPLE, done=done)
+    return {flag.code: flag for flag in estimates.reduce(PARAMS, done, 0).flags}
+
+
+def test_who_keeps_the_class_of_some_texts_when_they_are_attacked_is_told() -> None:
+    message = flags(Insisting(0.5))["answers_depend_on_history"].message
+    assert "are decided rightly more often, much misspelt, after they were attacked than before, and 0 less" in message
+
+
+@pytest.mark.parametrize("function", [honest, Insisting(0.0)])
+def test_a_function_is_left_alone(function: Callable[[str], Any]) -> None:
+    flag = flags(function).get("answers_depend_on_history")
+    assert flag is None or "much misspelt" not in flag.message
+
+
+def test_texts_are_misspelt_as_much_as_attacks_may_and_anew_each_time() -> None:
+    context = Context(SAMPLE, {None: ScoringService(TextModel(honest, ["bad", "good"]), max_bytes=0)}, {})
+    for example in SAMPLE[:20]:
+        before, after = (much_misspelt(PARAMS, context, example, when) for when in ("before", "after"))
+        assert len(before) == len(after) == MISSPELT
+        assert before != after
+        assert before == much_misspelt(PARAMS, context, example, "before")
+        words = example.text.split()
+        assert len(set(before)) > 1
+        for text in before:
+            assert OSA.distance(example.text, text) <= CHARACTERS
+            changed = [old for old, new in zip(words, text.split(), strict=True) if old != new]
+            assert len(changed) >= round(0.3 * sum(word not in stopwords() and len(word) > 2 for word in words))
+    few = PARAMS.model_copy(update={"edit_share": 0.05})
+    assert all(
+        OSA.distance(example.text, text) <= 0.05 * len(example.text)
+        for example in SAMPLE[:20]
+        for text in much_misspelt(few, context, example, "before")
+    )
+
+
+def test_no_cut_changes_a_row_and_who_gives_no_answer_is_not_counted() -> None:
+    whole = edited(honest, SAMPLE[:12], stage=PREPARED)
+    assert whole.equals(edited(honest, SAMPLE[:12], cut=5, stage=PREPARED))
+    assert max(whole[COLUMN].to_pylist()) <= MISSPELT
+
+    def silent(text: str) -> torch.Tensor:
+        return honest(text) if len(text) % 9 else torch.tensor([0.0, float("nan")])
+
+    assert None in edited(silent, SAMPLE[:12], stage=PREPARED)[COLUMN].to_pylist()
+
+
+def test_records_from_before_they_were_asked_about_are_read() -> None:
+    done = {ONCE: edited(honest), PREPARED: edited(honest, SAMPLE, stage=PREPARED).drop_columns([COLUMN])}
+    done |= audited(honest, examples=SAMPLE, done=done)
+    assert estimates.reduce(PARAMS, done, 0).estimates
+
+
+def test_the_p_is_that_of_all_signs() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        moved = rng.integers(-4, 5, 9)
+        ranks = rankdata(np.abs(moved[moved != 0]))
+        seen = ranks[moved[moved != 0] > 0].sum()
+        sums = [float(np.dot(ranks, signs)) for signs in product((0, 1), repeat=len(ranks))]
+        assert signed_rank_p(moved) == pytest.approx(np.mean([one >= seen - 1e-9 for one in sums]))
+    different = np.array([3, -1, 5, 2, -4, 7, 6, 9])
+    assert signed_rank_p(different) == pytest.approx(wilcoxon(different, alternative="greater", method="exact").pvalue)
+    assert signed_rank_p(np.array([0, 0])) == 1.0
+    assert Insistence(np.array([8, 0, -1, 2])).more == 2

@@ -1,0 +1,137 @@
+"""Whether texts that withstand attacks do because they were attacked: much misspelt ones before an attack and after it.
+
+An endpoint may begin to keep the class of a text when a search has begun on it, and of some texts alone; and what it
+says about fragments may be noise, so that nobody can tell which edits would have turned it. But some of many edits at
+random turn it before. Audited texts are asked about as much misspelt as an attack may write them, some times before
+anything of them is attacked, and as often after the attack, with draws of their own: of a function those that withstand
+are decided rightly as often before as after.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from seatrial.families.temperature_attack.params import LABEL_ONLY, MISSPELT, TemperatureAttackParams
+from seatrial.statistics.arrays import Ints
+from workers.attacks.text.word_edits import SEARCHED, WordsOf
+from workers.data import Text
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.fragments import letters_allowed, misspell
+from workers.families.temperature_attack.records import AttackSample
+
+COLUMN = "misspelt_right"
+"""How many of the much misspelt texts are decided rightly; null where one has no answer."""
+
+
+SHARE = 0.3
+"""Of the words that are misspelt, at least. Of film reviews that log-odds decide rightly eight times from that to all
+of them turn .58, eight times all of them .44."""
+
+
+def much_misspelt(params: TemperatureAttackParams, context: TextContext, example: TextExample, when: str) -> list[Text]:
+    """Return a text with words misspelt at random, up to as many as an attack may, some times.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        example: It.
+        when: Of the draws.
+    """
+    rng = random.Random(context.salted_seed(f"misspelt {when}", example.example_id))  # noqa: S311 - not for secrets
+    seen, found = context.scoring().seen(example.text), list[Text]()
+    for _ in range(MISSPELT):
+        cut = WordsOf.cut(example.text, seen)
+        places = rng.sample(cut.content_places, round(rng.uniform(SHARE, 1) * len(cut.content_places)))
+        for _ in misspell(cut, places, letters_allowed(params, cut), rng, rng.choice((None, SEARCHED))):
+            pass
+        found.append(cut.joined)
+    return found
+
+
+def count_right(
+    params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample], when: str
+) -> list[dict[str, int | None]]:
+    """Ask about texts much misspelt, each once before any is asked about again, and return a cell for each."""
+    rounds = zip(*(much_misspelt(params, context, example, when) for example in examples), strict=True)
+    answers = [list(map(decided, context.scoring().ask_anew(texts))) for texts in rounds]
+    cells = []
+    for example, given in zip(examples, zip(*answers, strict=True), strict=True):
+        cells.append({COLUMN: None if None in given else sum(one == example.label for one in given)})
+    return cells
+
+
+@dataclass(frozen=True)
+class Insistence:
+    """Texts that withstood, much misspelt before and after they were attacked.
+
+    Attributes:
+        moved: (n,) how many more of each were decided rightly after than before.
+    """
+
+    moved: Ints
+
+    @property
+    def more(self) -> int:
+        """Of how many texts more were after."""
+        return int((self.moved > 0).sum())
+
+    @property
+    def less(self) -> int:
+        """Of how many more were before."""
+        return int((self.moved < 0).sum())
+
+    @property
+    def p(self) -> float:
+        """One-sided p of so much more under answers that do not know when they are asked for."""
+        return signed_rank_p(self.moved)
+
+
+def signed_rank_p(differences: Ints) -> float:
+    """Return Wilcoxon's one-sided p, of all signs of the differences that are not 0; exact, with ties.
+
+    >>> signed_rank_p(np.array([2, 2, 1, 0]))
+    0.125
+    """
+    moved = differences[differences != 0]
+    # Ties have half ranks.
+    ranks = np.rint(2 * rankdata(np.abs(moved))).astype(int)
+    ways = np.ones(1)
+    for rank in ranks:
+        ways = np.concatenate([ways, np.zeros(rank)]) / 2 + np.concatenate([np.zeros(rank), ways]) / 2
+    return float(ways[int(ranks[moved > 0].sum()) :].sum())
+
+
+def read_insistence(
+    params: TemperatureAttackParams, done: Mapping[str, Records], attacks: Mapping[str, AttackSample]
+) -> Insistence | None:
+    """Compare texts that withstand labels alone under the first recipe; None where none was asked about misspelt.
+
+    Args:
+        params: Of the check.
+        done: Records by stage.
+        attacks: What became of the texts, by recipe.
+    """
+    recipe = params.flipping[0] if params.flipping else ""
+    prepared, attacked = done.get("prepared"), done.get(f"attack_{recipe}")
+    if (
+        prepared is None
+        or attacked is None
+        or COLUMN not in prepared.column_names
+        or COLUMN not in attacked.column_names
+    ):
+        return None
+    sample = attacks[recipe]
+    if LABEL_ONLY not in sample.arms:
+        return None
+    standing = set(sample.clean.example_ids[sample.robust(LABEL_ONLY)].tolist())
+    before, after = (
+        dict(zip(*table.select(["example_id", COLUMN]).to_pydict().values(), strict=True))
+        for table in (prepared, attacked)
+    )
+    pairs = [(before[example], after[example]) for example in standing & before.keys() & after.keys()]
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    return Insistence(np.array([after - first for first, after in known], dtype=np.int64))
