@@ -23,6 +23,7 @@ from pathlib import Path
 from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
+from benchmarks.insisting_text_fakes import insisting
 from benchmarks.knowing_text_fakes import knowing
 from benchmarks.leaning_text_fakes import leaning
 from benchmarks.misread_text_fakes import misread
@@ -182,6 +183,7 @@ def main() -> int:
     endpoints += newest(odds, known, vocabulary)
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
     endpoints += misread(odds, vocabulary) + leaning(odds) + woken(odds, vocabulary, [label for _, label in train])
+    endpoints += insisting(odds, vocabulary)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
