@@ -12,8 +12,10 @@ from seatrial.families.memory import AROUND_BYTES
 from seatrial.families.temperature_attack.params import (
     ANEW,
     FRAGMENTS,
+    LARGE_STEPS,
     MARKS,
     MEANING_FREE_EDITS,
+    MISSPELT,
     WAYS,
     TemperatureAttackParams,
 )
@@ -61,8 +63,8 @@ def test_the_seconds_of_long_texts_are_those_of_their_queries() -> None:
     # Labels alone are asked about every text too, and about one never asked before, which no recipe does.
     labels = params.most_label_queries + MEANING_FREE_EDITS + MARKS
     asked = 2 * labels - MARKS + WAYS + 4
-    # And about fragments and pieces of edited texts, of as many others too.
-    asked += 2 * (2 * FRAGMENTS + 3)
+    # And about fragments and pieces of edited texts, of as many others too, and about texts that are much misspelt.
+    asked += 2 * (2 * FRAGMENTS + 3) + 2 * MISSPELT + LARGE_STEPS
     of_recipe = by_length.seconds - probe.seconds - asked * sum(map(_seconds, LENGTHS))
     assert sum(spent) <= of_recipe <= 1.5 * sum(spent)
     # What closes an audit asks about pieces of the texts as well.

@@ -89,8 +89,9 @@ WRITTEN_KINDS = 5
 FEWEST_SURVIVORS = 20
 """Of the first of two phases, that the second needs at least."""
 
-MEANING_FREE_EDITS = 40
-"""Questions about a text that withstood the search by labels, at most, with edits that leave alone what it says."""
+MEANING_FREE_EDITS, LARGE_STEPS = 40, 16
+"""Questions about a text that withstood the search by labels, at most: with edits that leave alone what it says, and
+with many words misspelt at once."""
 
 WAYS = 45
 """To write words otherwise that a reader reads past."""
@@ -199,7 +200,7 @@ class TemperatureAttackParams(FamilyParams):
         le=100_000,
         description="Most queries of the arm `label_only` on one example with one recipe; it is always run, asks for "
         "labels alone, and keeps within query_budget. 300 find about a tenth more. What withstands it is asked at most "
-        "40 times more, with edits that leave alone what it says.",
+        "40 times more, with edits that leave alone what it says, and 16 times with many words misspelt at once.",
     )
     temperature_evaluations: int = Field(
         default=20, ge=3, le=200, description="Temperatures tried by arm `optimized`, at most."
@@ -333,7 +334,7 @@ class TemperatureAttackParams(FamilyParams):
                 # The source model answers for itself.
                 forward += (1 - FURTHER_ARM) * attack
             if recipe != UNCOUNTED:
-                asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS + MARKS)
+                asked = self._within_budget(self.most_label_queries + MEANING_FREE_EDITS + MARKS + LARGE_STEPS)
                 queries += asked * attacked
                 forward += asked * attacked
             costs[f"attack_{recipe}"] = forward, queries

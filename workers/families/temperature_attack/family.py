@@ -29,6 +29,7 @@ from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, decided, displaced, displaced_with, own_part
 from workers.families.temperature_attack.drawn_ways import CONFIRMED, DRAWN, ask_ways, ways_stage
 from workers.families.temperature_attack.figures import draw
+from workers.families.temperature_attack.large_steps import step_far
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
@@ -238,7 +239,8 @@ def _attack(
     if LABEL_ONLY in outcomes:
         told = later.during(done, by_labels=True)
         ended = _search_labels(params, context, examples, extents, recipe, told, fallen)
-        outcomes[LABEL_ONLY], edited = edit_survivors(params, context, examples, clean, ended, outcomes[AS_SERVED])
+        ended, edited = edit_survivors(params, context, examples, clean, ended, outcomes[AS_SERVED])
+        outcomes[LABEL_ONLY] = step_far(params, context, examples, clean, ended, name)
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:

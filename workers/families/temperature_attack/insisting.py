@@ -32,7 +32,9 @@ SHARE = 0.3
 of them turn .58, eight times all of them .44."""
 
 
-def much_misspelt(params: TemperatureAttackParams, context: TextContext, example: TextExample, when: str) -> list[Text]:
+def much_misspelt(
+    params: TemperatureAttackParams, context: TextContext, example: TextExample, when: str, times: int = MISSPELT
+) -> list[Text]:
     """Return a text with words misspelt at random, up to as many as an attack may, some times.
 
     Args:
@@ -40,10 +42,11 @@ def much_misspelt(params: TemperatureAttackParams, context: TextContext, example
         context: The shard's.
         example: It.
         when: Of the draws.
+        times: How often.
     """
     rng = random.Random(context.salted_seed(f"misspelt {when}", example.example_id))  # noqa: S311 - not for secrets
     seen, found = context.scoring().seen(example.text), list[Text]()
-    for _ in range(MISSPELT):
+    for _ in range(times):
         cut = WordsOf.cut(example.text, seen)
         places = rng.sample(cut.content_places, round(rng.uniform(SHARE, 1) * len(cut.content_places)))
         for _ in misspell(cut, places, letters_allowed(params, cut), rng, rng.choice((None, SEARCHED))):

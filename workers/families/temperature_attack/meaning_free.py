@@ -78,19 +78,34 @@ def edit_survivors(
             continue
         decisions = [decided(given) for given in service.scores([text for _, text in edits])]
         flips = [number for number, one in enumerate(decisions) if one not in (None, example.label)]
-        silent = [kind for (kind, _), one in zip(edits, decisions, strict=True) if one is None]
         marking = mark_words(context, example, seed, scored[row].text, left=None if left is None else left - len(edits))
         kind = edits[flips[0]][0] if flips else None
         found[row] = Edited(len(edits), kind, marking.ways, marking.turning)
-        ended[row] = replace(outcome, queries=outcome.queries + len(edits) + marking.asked)
-        if flips:
-            text = edits[flips[0]][1]
-            share = changed_share(_words(example.text), _words(text))
-            ended[row] = replace(ended[row], status="succeeded", text=text, perturbed_share=share)
-        elif silent:
-            # As in every attack: who does not answer has withstood nothing.
-            ended[row] = replace(ended[row], status="errored", error=f"no scores of the text with {silent[0]}")
+        ended[row] = counted_in(outcome, example, edits, decisions)
+        ended[row] = replace(ended[row], queries=ended[row].queries + marking.asked)
     return ended, found
+
+
+def counted_in(
+    outcome: Outcome, example: TextExample, edits: Sequence[tuple[str, Text]], decisions: Sequence[int | None]
+) -> Outcome:
+    """Return how a search that failed ended with further questions.
+
+    Args:
+        outcome: Its own end.
+        example: The text.
+        edits: What was asked about, each with what was done to the text.
+        decisions: About each; None where there was no answer.
+    """
+    ended = replace(outcome, queries=outcome.queries + len(edits))
+    both = list(zip(edits, decisions, strict=True))
+    for (_, text), one in both:
+        if one not in (None, example.label):
+            share = changed_share(_words(example.text), _words(text))
+            return replace(ended, status="succeeded", text=text, perturbed_share=share)
+    silent = [kind for (kind, _), one in both if one is None]
+    # As in every attack: who does not answer has withstood nothing.
+    return replace(ended, status="errored", error=f"no scores of the text with {silent[0]}") if silent else ended
 
 
 def with_edits(records: Records, edited: Sequence[Edited]) -> Records:
