@@ -29,6 +29,7 @@ from benchmarks.leaning_text_fakes import leaning
 from benchmarks.misread_text_fakes import misread
 from benchmarks.newest_text_fakes import newest
 from benchmarks.shipped import shipped_judgements
+from benchmarks.stepping_text_fakes import stepping
 from benchmarks.text_chat import Chat, as_chats
 from benchmarks.text_fakes import BagOfWords, Endpoint, fakes, honest
 from benchmarks.trigger_text_fakes import triggered
@@ -183,7 +184,7 @@ def main() -> int:
     endpoints += newest(odds, known, vocabulary)
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
     endpoints += misread(odds, vocabulary) + leaning(odds) + woken(odds, vocabulary, [label for _, label in train])
-    endpoints += insisting(odds, vocabulary)
+    endpoints += insisting(odds, vocabulary) + stepping(odds)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
