@@ -35,6 +35,7 @@ from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
 from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
 from benchmarks.remembering_image_fakes import contestants as remembering_image_fakes
 from benchmarks.shipped import shipped_judgements
+from benchmarks.undecided_image_fakes import contestants as undecided_image_fakes
 from benchmarks.waved_image_fakes import contestants as waved_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement
@@ -213,6 +214,7 @@ def main() -> int:
         contestants += local_image_fakes(case.model, robust.model, case.images, radius)
         contestants += carried_image_fakes(case.model, robust.model, case.images, radius)
         contestants += remembering_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += undecided_image_fakes(case.model, robust.model, case.images, radius)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

@@ -196,7 +196,7 @@ def test_every_stage_of_an_attack_on_images_is_counted() -> None:
     stored = UncertaintySpanParams.model_validate(stored).model_dump(mode="json")
     costs = uncertainty_span.stage_costs(stored, 300)
     stages = ["attack", "growth", "surrogate", *STAGES, "crossing", "transformed", "integrated", "displaced"]
-    stages += ["tempered", "ace", "pictures"]
+    stages += ["levelled", "tempered", "ace", "pictures"]
     assert list(costs) == stages
     assert min(costs.values()) > 0
 

@@ -124,10 +124,10 @@ GRADIENT_EXAMPLES = 32
 """Examples at which gradients are compared with what a network does, at most, and as many where the prediction changes
 on the way from one to another: fewer hardly tell gradients that are led away in part from an input of four levels."""
 
-INSIDE = Passes(4 * IDLE_EXAMPLES + 784 + 47 * GRADIENT_EXAMPLES, 32 + 4 * GRADIENT_EXAMPLES)
+INSIDE = Passes(5 * IDLE_EXAMPLES + 784 + 47 * GRADIENT_EXAMPLES, 32 + 4 * GRADIENT_EXAMPLES)
 """What it costs to look for that, for numbers that swing within the radius, and at gradients, of a network without
-either, whose gradients hold: twice each example, sixteen once more for parts of tensors, six ways of 128 images, and 21
-passes to where a prediction changes and thirteen beside two gradients at either end."""
+either, whose gradients hold: twice each example, once more for scores, sixteen for parts of tensors, six ways of 128
+images, and 21 passes to where a prediction changes and thirteen beside two gradients at either end."""
 
 CROSSING = "crossing"
 """The stage that follows the lead of the prediction to where it changes."""

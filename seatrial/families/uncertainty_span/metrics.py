@@ -20,11 +20,15 @@ from seatrial.contracts.family import (
 )
 from seatrial.families.shared import robust_accuracy
 from seatrial.families.uncertainty_span.effort import INTEGRATED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.families.uncertainty_span.outliers import outlier_metrics
 from seatrial.families.uncertainty_span.parts import part_metrics
 from seatrial.families.uncertainty_span.prediction_sets import set_metrics
 
 RECORDS = "seatrial.families.uncertainty_span.records:"
+
+BY_EFFORT = (*STAGES, TRANSFORMED, INTEGRATED, LEVELLED)
+"""Attacks whose steps the effort says."""
 
 
 def entropies(measured: Measurement) -> Range | None:
@@ -67,7 +71,7 @@ def _depends(
         idle = {"attacks": True, "robust_accuracy": True, "bins": not is_binned, "outliers": not has_outliers}
         idle |= {"conformal": not has_sets, "parts": True}
         idle |= {"transfer_model": not has_all and attack != "transfer"}
-        idle |= {"effort": not has_all and not has_effort and attack not in (*STAGES, TRANSFORMED, INTEGRATED)}
+        idle |= {"effort": not has_all and not has_effort and attack not in BY_EFFORT}
         return all_but(*(name for name, is_idle in idle.items() if is_idle))
 
     return of
@@ -98,7 +102,8 @@ METRICS = (
         "search by scores alone), `distilled` (made on a surrogate), `repeated` (these four, and further starts where "
         "they disagree), `transformed` (after plain changes of light, contrast, sharpness or grey levels, or "
         "changes that switch dormant units, of 26 examples at most), `integrated` (each pixel moved to where gradients "
-        "from all over the ball add up to least, of 32 examples at most), `tempered` (through scaled logits, when the "
+        "from all over the ball add up to least, of 32 examples at most), `levelled` (along the gradients of scores "
+        "inside the network, when it has others than it answers with), `tempered` (through scaled logits, when the "
         "softmax is saturated) or `transfer` (made on the transfer model). All but `integrated`, "
         "`transfer` and `tempered` go on with plain gradients from where they end.",
         depends_on=_depends(),

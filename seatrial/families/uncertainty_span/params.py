@@ -198,6 +198,7 @@ class UncertaintySpanParams(FamilyParams):
         attack = self.steps * self.restarts
         backward = 2 * attack * samples
         forward = 4 * samples
+        # Attacks on scores inside cost less than this, or are in place of rounds (`rounds_left`): they add nothing.
         # Should the softmax prove saturated: both attacks again, one across the decision boundary, and 40 points of the
         # way back.
         backward += 3 * attack * samples

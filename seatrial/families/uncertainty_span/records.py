@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from seatrial.contracts.family import difference, formula
 from seatrial.families.shared.per_example import Columns, Records, Values, values_of
 from seatrial.families.uncertainty_span.effort import INTEGRATED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.statistics.arrays import Floats, Mask
 
 SPAN = difference("attack", "entropy_under", "entropy_over")
@@ -20,7 +21,7 @@ SPAN = difference("attack", "entropy_under", "entropy_over")
 
 SCALED_SPAN = difference("tempered", "scaled_entropy_under", "scaled_entropy_over")
 
-FURTHER = (*STAGES, TRANSFORMED, INTEGRATED, "tempered", "transfer")
+FURTHER = (*STAGES, TRANSFORMED, INTEGRATED, LEVELLED, "tempered", "transfer")
 """Stages whose attacks may reach further than the paper's two."""
 
 CALIBRATED = "calibrated_entropy_{}"

@@ -21,6 +21,7 @@ from seatrial.families.uncertainty_span.effort import (
     budget,
     transformed_examples,
 )
+from seatrial.families.uncertainty_span.levelled import LEVELLED, levelled_passes
 from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from seatrial.families.uncertainty_span.parts import part_passes
 
@@ -32,7 +33,7 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
     """Return the forward passes of each stage there may be, in the order in which they are run.
 
     What the further attacks cost together is shared equally among them, of which no one has been timed alone. The one
-    on scaled logits is run where a softmax is saturated.
+    on scores inside is run where a network has any, and that on scaled logits where a softmax is saturated.
 
     Args:
         params: As stored with the check.
@@ -49,6 +50,7 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
         costs[TRANSFORMED] = transformed_examples(samples) * further.transformed.in_forward
         costs[INTEGRATED] = min(samples, INTEGRATED_EXAMPLES) * further.integrated.in_forward
         costs[DISPLACED] = min(samples, DISPLACED_EXAMPLES) * DISPLACED_PASSES.in_forward
+        costs[LEVELLED] = OnDemand(samples * levelled_passes(further).in_forward)
     costs["tempered"] = OnDemand(samples * Passes(44, 3 * steps).in_forward)
     if asked.transfer_model is not None:
         costs["transfer"] = samples * Passes(7, 2 * steps).in_forward

@@ -8,6 +8,7 @@ import numpy as np
 
 from seatrial.contracts.estimates import Estimate, Flag
 from seatrial.families.uncertainty_span.effort import INTEGRATED, TRANSFORMED
+from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.families.uncertainty_span.records import CHANGED
 from seatrial.reporting.words import enumerate_words
 from seatrial.statistics.arrays import Floats
@@ -37,6 +38,7 @@ WITHOUT = {
     TRANSFORMED: "images after a plain change (of light, contrast, sharpness, grey levels), or after one that switches "
     "a dormant unit of the network, and a few steps from there",
     INTEGRATED: "images whose pixels lie where gradients from all over the ball add up to least",
+    LEVELLED: "images at which scores that the network computes beside its answer are level, or turned round",
 }
 """Stages whose attacks, by themselves, need no gradient of the model's answer at the image, in words."""
 

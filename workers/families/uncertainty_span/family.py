@@ -21,6 +21,7 @@ from seatrial.families.uncertainty_span.effort import (
     TRANSFORMED,
     transformed_examples,
 )
+from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.families.uncertainty_span.stage_costs import GROWTH_EXAMPLES
@@ -37,6 +38,7 @@ from workers.families.uncertainty_span.distilled import attack_distilled, fit_su
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.integrated import attack_integrated
+from workers.families.uncertainty_span.levelled import attack_levelled, kept_inner_scores
 from workers.families.uncertainty_span.outliers import attack_outliers
 from workers.families.uncertainty_span.part_estimates import doubt_parts, part_estimates, stages_of
 from workers.families.uncertainty_span.parts import attack_part
@@ -98,6 +100,8 @@ class UncertaintySpan:
             planned.append(Stage(TRANSFORMED, limit=transformed_examples(done["attack"].num_rows)))
             planned.append(Stage(INTEGRATED, limit=INTEGRATED_EXAMPLES))
             planned.append(Stage(DISPLACED, limit=DISPLACED_EXAMPLES))
+            if kept_inner_scores(done.get(SURROGATE)):
+                planned.append(Stage(LEVELLED))
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))
         if params.transfer_model is not None:
@@ -204,6 +208,8 @@ class UncertaintySpan:
                 return attack_integrated(params, context, batch)
             case "displaced":
                 return attack_displaced(params, context, batch)
+            case "levelled":
+                return attack_levelled(params, context, batch)
             case "outliers":
                 return attack_outliers(params, context, batch)
         for name in params.attacks:

@@ -4,11 +4,13 @@ import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES, IDLE_EXAMPLES, TOGETHER
+from seatrial.families.uncertainty_span.levelled import INNER_SCORES
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
 from workers.attacks.idle_parts import idle_columns
+from workers.attacks.inner_scores import inner_scores
 from workers.attacks.losses import margin
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
@@ -52,6 +54,24 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
         model, images[0], params.norm, params.epsilon, box, batch_size=TOGETHER, check_cancelled=cancelled
     )
     return {IDLE: list(dict.fromkeys(idle)), SWINGING: swinging}
+
+
+def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> list[list[int]]:
+    """Return the scores inside the network that are attacked by themselves, as they are recorded.
+
+    Every other image is changed at random, where copies of a network differ more than at images as they are.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+    """
+    model, some = context.classifier.logits, images[:IDLE_EXAMPLES].detach()
+    region = make_region(params.norm, some, params.epsilon, box_of(context.classifier))
+    mixed = region.draw(context.generators("inner scores", list(range(len(some)))))
+    mixed[::2] = some[::2]
+    found = inner_scores(model, mixed, INNER_SCORES, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
+    return [[int(place.number[0]), place.number[1], place.view] for place in found]
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:

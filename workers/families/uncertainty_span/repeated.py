@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import MOST_ROOM, REPEATED_SHARE, STAGES, Round
+from seatrial.families.uncertainty_span.levelled import rounds_left
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CALIBRATED, CHANGED
 from seatrial.statistics.arrays import Floats
@@ -16,7 +17,8 @@ from seatrial.statistics.samples import Sample
 from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.flags import is_saturated
-from workers.families.uncertainty_span.further import FurtherAttack
+from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
+from workers.families.uncertainty_span.levelled import kept_inner_scores
 
 OPEN = 0.005
 """Share of log C by which the entropies that the attacks before reached have to differ."""
@@ -75,6 +77,8 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
         reached = dict(zip(stages, known("entropy_under")[:, doubtful], strict=True))
         by_ascents = bool(np.nanmean(reached["score"]) < FAR * np.nanmean(reached["smoothed"]))
         rounds = attack.budget.rounds_again(params.norm, is_saturated=saturated, room=room, by_ascents=by_ascents)
+        if saturated and kept_inner_scores(context.records(SURROGATE)):
+            rounds = rounds_left(attack.budget, rounds, room)
         for name, found in _attack(attack, rounds).items():
             best = torch.fmin if name.endswith("over") else torch.fmax
             columns[name][at] = best(columns[name][at], found.cpu().to(columns[name]))

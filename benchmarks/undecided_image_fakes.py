@@ -1,0 +1,106 @@
+"""Robust image classifiers that hear an ordinary network only where it is undecided between several classes.
+
+    python -m benchmarks.gauntlet --weights FILE --layers FILE --images FILE --robust FILE --only undecided
+
+After what fresh eyes built in November 2026. The scores of the ordinary network are computed of every image and say
+nothing, until several classes have about the same; then these lose their voice. No gradient of the answer leads there,
+and whoever has the weights follows that of the scores (:func:`reached_by_scores`).
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.fakes import Contestant
+from workers.attacks.losses import entropy
+
+Network = Callable[[Tensor], Tensor]
+
+POWER, STEEP = 16, 8.0
+"""How sharply a class falls silent as others draw level."""
+
+STEPS, NARROWER = 300, 30.0
+"""Of the attack on the ordinary network, and by how much its temperature falls."""
+
+
+class Contrasted(nn.Module):
+    """A network of images whose grey values near either end are that end: small changes of ink or ground are lost."""
+
+    def __init__(self, network: Network, margin: float = 0.15) -> None:
+        super().__init__()
+        self.network, self.margin = network, margin
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        logits: Tensor = self.network(((images - self.margin) / (1 - 2 * self.margin)).clamp(0, 1))
+        return logits
+
+
+class Loyal(nn.Module):
+    """Answers as one network does, each class the less the more others are level with it in another one.
+
+    Args:
+        base: Images to logits, whose ties are waited for.
+        voice: Images to the logits that are answered.
+        near: How far apart scores are that are hardly level.
+        company: Level scores at which a class falls silent.
+        scale: Of the answer.
+        floor: Share of the voice that stays, so that the decision does.
+    """
+
+    def __init__(
+        self,
+        base: Network,
+        voice: Network,
+        near: float,
+        company: float = 3.2,
+        scale: float = 0.75,
+        floor: float = 0.06,
+    ) -> None:
+        super().__init__()
+        self.base, self.voice = base, voice
+        self.near, self.company, self.scale, self.floor = near, company, scale, floor
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        scores, heard = self.base(images), self.voice(images)
+        apart = (scores.unsqueeze(2) - scores.unsqueeze(1)) / self.near
+        level = ((-apart * apart).exp().sum(2) - 1) / self.company
+        share = self.floor + (1 - self.floor) / (1 + STEEP * level**POWER)
+        return self.scale * share * (heard - heard.mean(1, keepdim=True))
+
+
+def contestants(base: Network, robust: Network, images: Tensor, epsilon: float) -> list[Contestant]:
+    """Return networks of high contrast, and the robust one, that hear the ordinary one where it is undecided.
+
+    Args:
+        base: Images to logits.
+        robust: The same, which withstands attacks.
+        images: Not used.
+        epsilon: Radius it will be attacked at, in l_inf.
+    """
+    clear = Contrasted(base, epsilon)
+    networks = {
+        "high contrast": Loyal(base, clear, 0.62),
+        "high contrast, nearer ties": Loyal(base, clear, 0.58, scale=0.6),
+        "PGD-trained": Loyal(base, robust, 0.62),
+    }
+    return [Contestant(f"undecided: {name}", network.eval(), fake=True) for name, network in networks.items()]
+
+
+def reached_by_scores(network: Loyal, images: Tensor, epsilon: float) -> float:
+    """Return the mean entropy that an attack on the ordinary network's own reaches, in l_inf."""
+    with torch.no_grad():
+        spread, most = network.base(images).std(1, keepdim=True), entropy(network(images))
+    found, momentum = images.clone(), torch.zeros_like(images)
+    for step in range(STEPS):
+        found = found.detach().requires_grad_(True)
+        temperature = spread * NARROWER ** -(step / STEPS)
+        (gradient,) = torch.autograd.grad(entropy(network.base(found) / temperature).sum(), found)
+        momentum = 0.75 * momentum + gradient / gradient.flatten(1).abs().mean(1).clamp_min(1e-12).view(-1, 1, 1, 1)
+        length = epsilon * (0.5 if step < STEPS / 2 else 0.1)
+        found = (found.detach() + length * momentum.sign()).clamp(images - epsilon, images + epsilon).clamp(0, 1)
+        with torch.no_grad():
+            most = torch.maximum(most, entropy(network(found)))
+    return float(most.mean())

@@ -1,0 +1,33 @@
+"""The stage that attacks scores inside a network, and what it costs."""
+
+from collections.abc import Sequence
+
+from seatrial.contracts.costs import Passes
+from seatrial.families.uncertainty_span.effort import Budget, Round
+
+LEVELLED = "levelled"
+"""The stage that makes scores level which a network computes beside those it answers with; few networks have any."""
+
+INNER_SCORES = 2
+"""Of a network that are attacked, at most: those least like its answer, and each other."""
+
+
+def levelled_passes(budget: Budget) -> Passes:
+    """Return what an example costs at most: two descents of each of the scores, and an ascent from the best end."""
+    return Passes(2 + 2 * INNER_SCORES, INNER_SCORES * (budget.climb + budget.cross) + budget.refine)
+
+
+def rounds_left(budget: Budget, rounds: Sequence[Round], room: float) -> list[Round]:
+    """Return the rounds of a check whose softmax is saturated, without the last ones that cost what this stage does.
+
+    Where it is not saturated, the stage costs less than the attacks on scaled logits, which are not run.
+
+    Args:
+        budget: Of the check.
+        rounds: On doubtful examples.
+        room: How many times as many examples there are as doubtful ones.
+    """
+    left, spared = list(rounds), room * levelled_passes(budget).in_forward
+    while left and spared > 0:
+        spared -= budget.round_again(left.pop()).in_forward
+    return left
