@@ -33,7 +33,7 @@ from workers.families.temperature_attack.large_steps import step_far
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
-from workers.families.temperature_attack.probe import GRAIN, run_probe
+from workers.families.temperature_attack.probe import GRAIN, OPENING, run_probe
 from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
@@ -45,7 +45,7 @@ from workers.models import Answer
 from workers.resources.library import Library
 from workers.resources.requirements import missing
 
-PROBE, VALIDATION, SEARCH, ATTACK, CLOSING = "probe", "validation", "search_", "attack_", "closing"
+PROBE, VALIDATION, SEARCH, ATTACK, CLOSING = OPENING, "validation", "search_", "attack_", "closing"
 UNASKED_TEXTS = "unasked"
 
 SEARCH_RECIPE = "deepwordbug"

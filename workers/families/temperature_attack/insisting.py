@@ -26,7 +26,6 @@ from workers.families.temperature_attack.records import AttackSample
 COLUMN = "misspelt_right"
 """How many of the much misspelt texts are decided rightly; null where one has no answer."""
 
-
 SHARE = 0.3
 """Of the words that are misspelt, at least. Of film reviews that log-odds decide rightly eight times from that to all
 of them turn .58, eight times all of them .44."""
