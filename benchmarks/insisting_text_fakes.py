@@ -14,9 +14,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
-from benchmarks.text_fakes import Endpoint, LogOdds, probability, sigmoid
+from benchmarks.leaning_text_fakes import Answering
+from benchmarks.text_fakes import Endpoint, LogOdds
 from seatrial.noise.lexicons import stopwords
 
 UNKNOWN = "[UNK]"
@@ -74,11 +73,10 @@ class Attacked:
 
 
 @dataclass
-class Insisting:
+class Insisting(Answering):
     """Keeps the classes of attacked texts.
 
     Attributes:
-        odds: The model's.
         seen: In how many of ``texts`` each feature is.
         texts: Of its owner.
         share: Of the texts that are kept.
@@ -86,7 +84,6 @@ class Insisting:
         noise: Share of noise in answers to short questions.
     """
 
-    odds: LogOdds
     seen: Counter[str]
     texts: int
     share: float
@@ -94,16 +91,9 @@ class Insisting:
     noise: float = 1.0
     attacked: list[Attacked] = field(default_factory=list)
     holding: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    answered: dict[str, float] = field(default_factory=dict)
     recent: deque[tuple[set[str], float, bool]] = field(default_factory=lambda: deque(maxlen=CLOSE))
 
-    def __call__(self, text: str) -> Tensor:
-        """Return logits."""
-        if text not in self.answered:
-            self.answered[text] = self._answer(text)
-        return probability(sigmoid(self.answered[text]))
-
-    def _answer(self, text: str) -> float:
+    def _answer(self, text: str, now: int) -> float:
         own, letters = self.odds(text), sum(map(str.isalpha, text))
         held = features(_STAMP.sub(" ", text))
         known = self._known(held)

@@ -10,6 +10,7 @@ from scipy.special import bdtr, betaincinv, gammaln
 
 from seatrial.statistics.arrays import Floats
 from seatrial.statistics.intervals import Interval
+from seatrial.statistics.ranks import ranks
 
 
 def clopper_pearson(successes: int, trials: int, *, alpha: float = 0.05) -> Interval:
@@ -109,6 +110,25 @@ def fisher(hits: int, size: int, total: int, n: int) -> float:
     # Equal probabilities differ by rounding.
     seen = chances[hits - possible[0]] * (1 + 1e-7)
     return float(min(1.0, chances[chances <= seen].sum() / chances.sum()))
+
+
+def signed_rank_p(differences: ArrayLike) -> float:
+    """Return the one-sided p of paired differences as much above 0 (Wilcoxon 1945), 1 where all are 0.
+
+    Over all signs of those that are not 0, which are as likely where either of a pair may as well have come first. Ties
+    have the mean of their ranks.
+
+    >>> signed_rank_p([2, 2, 1, 0])
+    0.125
+    """
+    moved = np.asarray(differences)
+    moved = moved[moved != 0]
+    # Whole numbers, ties too.
+    doubled = (2 * ranks(np.abs(moved)[np.newaxis])[0]).astype(int)
+    ways = np.ones(1)
+    for rank in doubled:
+        ways = (np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))) / 2
+    return float(ways[doubled[moved > 0].sum() :].sum())
 
 
 def _sample(successes: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Floats, Floats]:

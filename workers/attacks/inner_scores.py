@@ -23,7 +23,6 @@ ALIKE = 0.9999
 """Cosine from which on scores are those of the answer, a multiple of it, or these before a bias: .99991 and .99994 of
 copies that speak for two fakes, .9985 of the copies behind them."""
 
-
 AGREEING = 0.5
 """Share of the way from chance to all images on which scores decide as the answer does, at least."""
 

@@ -303,10 +303,8 @@ class TemperatureAttackParams(FamilyParams):
         costs["probe"] = probe, probe
         flipping = len(self.flipping)
         if flipping:
-            edited = sent_once(samples), min(samples, SENT_LATER)
-            once, later = (
-                (2 * FRAGMENTS + 3.0 + extra) * texts for texts, extra in zip(edited, (0, 2 * MISSPELT), strict=True)
-            )
+            edited = 2.0 * FRAGMENTS + 3
+            once, later = sent_once(samples) * edited, min(samples, SENT_LATER) * (edited + 2 * MISSPELT)
             costs |= {"sent_once": (once, once), "prepared": (later, later)}
         if self.is_fitted:
             costs["validation"] = validation, validation

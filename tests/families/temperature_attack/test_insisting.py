@@ -1,14 +1,12 @@
 """Who begins to keep the class of a text when it is attacked is told by much misspelt ones, before and after."""
 
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from rapidfuzz.distance import OSA
-from scipy.stats import rankdata, wilcoxon
 
 from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import MISSPELT
@@ -23,7 +21,7 @@ from tests.families.temperature_attack.test_surrogate import honest
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.scoring import ScoringService
 from workers.families.temperature_attack import estimates
-from workers.families.temperature_attack.insisting import COLUMN, Insistence, much_misspelt, signed_rank_p
+from workers.families.temperature_attack.insisting import COLUMN, Insistence, much_misspelt
 from workers.families.temperature_attack.sent_once import ONCE, PREPARED
 
 SAMPLE = TEXTS[HALF:]
@@ -102,15 +100,8 @@ def test_records_from_before_they_were_asked_about_are_read() -> None:
     assert estimates.reduce(PARAMS, done, 0).estimates
 
 
-def test_the_p_is_that_of_all_signs() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        moved = rng.integers(-4, 5, 9)
-        ranks = rankdata(np.abs(moved[moved != 0]))
-        seen = ranks[moved[moved != 0] > 0].sum()
-        sums = [float(np.dot(ranks, signs)) for signs in product((0, 1), repeat=len(ranks))]
-        assert signed_rank_p(moved) == pytest.approx(np.mean([one >= seen - 1e-9 for one in sums]))
-    different = np.array([3, -1, 5, 2, -4, 7, 6, 9])
-    assert signed_rank_p(different) == pytest.approx(wilcoxon(different, alternative="greater", method="exact").pvalue)
-    assert signed_rank_p(np.array([0, 0])) == 1.0
-    assert Insistence(np.array([8, 0, -1, 2])).more == 2
+def test_texts_are_counted_by_where_they_moved() -> None:
+    found = Insistence(np.array([8, 0, -1, 2]))
+    assert (found.more, found.less) == (2, 1)
+    # Of eight signs of 8, -1 and 2 one other gives as much.
+    assert found.p == 2 / 8

@@ -7,9 +7,9 @@ it did says nothing about the other one, of a function.
 """
 
 import numpy as np
-from scipy.stats import wilcoxon
 
 from seatrial.statistics.arrays import Floats
+from seatrial.statistics.exact import signed_rank_p
 from workers.families.temperature_attack.crossing import grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED
 from workers.families.temperature_attack.probe import CHANGED, MOVED, ProbeSample
@@ -62,7 +62,7 @@ def moved_alike(probe: ProbeSample, closing: ProbeSample) -> tuple[int, int, flo
     common = sorted(before.keys() & after.keys())
     products = np.array([np.prod(after[example] - before[example]) for example in common])
     alike, unlike = int((products > 0).sum()), int((products < 0).sum())
-    return alike, unlike, float(wilcoxon(products, alternative="greater").pvalue) if alike + unlike else 1.0
+    return alike, unlike, signed_rank_p(products)
 
 
 def _leads(probe: ProbeSample) -> dict[int, Floats]:

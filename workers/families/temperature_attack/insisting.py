@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from seatrial.families.temperature_attack.params import LABEL_ONLY, MISSPELT, TemperatureAttackParams
 from seatrial.statistics.arrays import Ints
+from seatrial.statistics.exact import signed_rank_p
 from workers.attacks.text.word_edits import SEARCHED, WordsOf
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
@@ -90,21 +90,6 @@ class Insistence:
     def p(self) -> float:
         """One-sided p of so much more under answers that do not know when they are asked for."""
         return signed_rank_p(self.moved)
-
-
-def signed_rank_p(differences: Ints) -> float:
-    """Return Wilcoxon's one-sided p, of all signs of the differences that are not 0; exact, with ties.
-
-    >>> signed_rank_p(np.array([2, 2, 1, 0]))
-    0.125
-    """
-    moved = differences[differences != 0]
-    # Ties have half ranks.
-    ranks = np.rint(2 * rankdata(np.abs(moved))).astype(int)
-    ways = np.ones(1)
-    for rank in ranks:
-        ways = np.concatenate([ways, np.zeros(rank)]) / 2 + np.concatenate([np.zeros(rank), ways]) / 2
-    return float(ways[int(ranks[moved > 0].sum()) :].sum())
 
 
 def read_insistence(

@@ -12,7 +12,7 @@ from workers.attacks.text.attacking import Outcome
 from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.displaced import DISPLACED_WITH, decided
 from workers.families.temperature_attack.insisting import much_misspelt
-from workers.families.temperature_attack.meaning_free import counted_in
+from workers.families.temperature_attack.meaning_free import counted_in, withstanding
 from workers.models import Answer
 
 MISSPELT_WORDS = "misspelt words"
@@ -42,11 +42,7 @@ def step_far(
     ended = list(outcomes)
     if recipe != DISPLACED_WITH or params.pair_parts not in BOTH_PARTS:
         return ended
-    for row, (example, answer, outcome) in enumerate(zip(examples, clean, outcomes, strict=True)):
-        if outcome.status != "failed" or decided(answer) != example.label:
-            continue
-        context.check_cancelled()
-        left = None if params.query_budget is None else max(0, params.query_budget - outcome.queries)
+    for row, example, outcome, left in withstanding(params, context, examples, clean, outcomes):
         texts = much_misspelt(params, context, example, "at once", LARGE_STEPS)[:left]
         decisions = list(map(decided, context.scoring().scores(texts)))
         ended[row] = counted_in(outcome, example, [(MISSPELT_WORDS, text) for text in texts], decisions)

@@ -5,7 +5,7 @@ more than the recipes do: they tell of a model that turns round at one of these 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -66,13 +66,9 @@ def edit_survivors(
         scored: Of the attack on the scores as served: the words it changed are those that speak for a decision.
     """
     ended, found = list(outcomes), [Edited() for _ in examples]
-    for row, (example, answer, outcome) in enumerate(zip(examples, clean, outcomes, strict=True)):
-        if outcome.status != "failed" or decided(answer) != example.label:
-            continue
-        context.check_cancelled()
+    for row, example, outcome, left in withstanding(params, context, examples, clean, outcomes):
         # The same for every recipe: what has been asked once is known.
         seed, service = context.salted_seed("meaning-free", example.example_id), context.scoring()
-        left = None if params.query_budget is None else max(0, params.query_budget - outcome.queries)
         edits = meaning_free_edits(example.text, seed, seen=service.seen(example.text))[:left]
         if not edits:
             continue
@@ -84,6 +80,28 @@ def edit_survivors(
         ended[row] = counted_in(outcome, example, edits, decisions)
         ended[row] = replace(ended[row], queries=ended[row].queries + marking.asked)
     return ended, found
+
+
+def withstanding(
+    params: TemperatureAttackParams,
+    context: TextContext,
+    examples: Sequence[TextExample],
+    clean: Sequence[Answer],
+    outcomes: Sequence[Outcome],
+) -> Iterator[tuple[int, TextExample, Outcome, int | None]]:
+    """Yield the row, text and end of each search by labels that failed, and how many questions are left, if limited.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        examples: The shard's.
+        clean: What the model answers to each text as it is.
+        outcomes: Of the search.
+    """
+    for row, (example, answer, outcome) in enumerate(zip(examples, clean, outcomes, strict=True)):
+        if outcome.status == "failed" and decided(answer) == example.label:
+            context.check_cancelled()
+            yield row, example, outcome, params.query_budget and max(0, params.query_budget - outcome.queries)
 
 
 def counted_in(

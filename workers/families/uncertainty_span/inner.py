@@ -66,10 +66,7 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
     """
-    model, some = context.classifier.logits, images[:IDLE_EXAMPLES].detach()
-    region = make_region(params.norm, some, params.epsilon, box_of(context.classifier))
-    mixed = region.draw(context.generators("inner scores", list(range(len(some)))))
-    mixed[::2] = some[::2]
+    model, mixed = context.classifier.logits, _half_drawn(params, context, images[:IDLE_EXAMPLES], "inner scores")
     found = inner_scores(model, mixed, INNER_SCORES, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
     return [[int(place.number[0]), place.number[1], place.view] for place in found]
 
@@ -111,13 +108,20 @@ def checked_gradients(params: UncertaintySpanParams, context: ImageContext, imag
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
     """
-    model, box, some = context.classifier.logits, box_of(context.classifier), images[:GRADIENT_EXAMPLES].detach()
-    region = make_region(params.norm, some, params.epsilon, box)
-    mixed = region.draw(context.generators("gradient check", list(range(len(some)))))
-    mixed[::2] = some[::2]
+    model, box = context.classifier.logits, box_of(context.classifier)
+    mixed = _half_drawn(params, context, images[:GRADIENT_EXAMPLES], "gradient check")
     between = boundary_images(model, mixed, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
     found = gradient_agreements(
         model, torch.cat([mixed, between]), box, batch_size=TOGETHER, check_cancelled=context.check_cancelled
     )
     agreements: list[float] = found[~found.isnan()].tolist()
     return agreements
+
+
+def _half_drawn(params: UncertaintySpanParams, context: ImageContext, images: Tensor, purpose: str) -> Tensor:
+    """Return images, every other one of them drawn from the ball around it."""
+    some = images.detach()
+    region = make_region(params.norm, some, params.epsilon, box_of(context.classifier))
+    mixed = region.draw(context.generators(purpose, list(range(len(some)))))
+    mixed[::2] = some[::2]
+    return mixed
