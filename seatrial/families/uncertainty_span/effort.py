@@ -1,6 +1,6 @@
 """What runs beside the paper's two attacks, and what it costs, by the effort that is asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from seatrial.contracts.costs import Passes
@@ -11,9 +11,6 @@ Round = Literal["search", "nearby", "away", "afresh", "ascent"]
 """One more attack on a doubtful example: a search by scores, from the image or by small squares from the least sure one
 so far; a random step away from that; an ascent through noise that narrows, from the image or from the least sure so
 far. Plain gradients go on from its end."""
-
-SURROGATE_EXAMPLES = 500
-"""Examples that the surrogate learns from and the calibrated temperature is fitted to, at most: the first ones."""
 
 BISECTIONS = 10
 """Points looked at between a clean image and one across the decision boundary."""
@@ -57,20 +54,8 @@ TRANSFORMED = "transformed"
 """The stage that attacks images after plain changes of the whole image, and after some that switch dormant units: a
 model may be another one there."""
 
-TRANSFORMED_EXAMPLES = 32
-"""Examples it attacks, at most: enough to see a difference in pairs, and of no account in a large audit."""
-
-
-def transformed_examples(samples: int) -> int:
-    """Return how many of the examples audited it attacks: of few two in three, or it would be much of their cost."""
-    return min(TRANSFORMED_EXAMPLES, 2 * samples // 3)
-
-
 INTEGRATED = "integrated"
 """The stage that moves each pixel to where gradients from all over the ball add up to least, for the decision."""
-
-INTEGRATED_EXAMPLES = 32
-"""Examples it attacks, at most: as with plain changes."""
 
 GROUPS = 4
 """Of pixels that it moves in turn, after all at once."""
@@ -81,9 +66,6 @@ the few they are."""
 
 DISPLACED = "displaced"
 """The stage that attacks images and copies of them alike that nobody can have remembered."""
-
-DISPLACED_EXAMPLES = 24
-"""Images it attacks, at most, and as many copies: with 16 an interval is half as wide as the differences looked for."""
 
 DISPLACED_STEPS = 6
 """Up the entropy, and as many down the lead of the prediction."""
@@ -96,6 +78,10 @@ DORMANT_REFERENCES = 4
 
 TOGETHER = 8
 """Images looked at together for such units: what goes through the network is kept for their gradients."""
+
+ALL_GROUPS_FROM = 48
+"""Examples from which on as many groups are tried as may be: they cost the same whatever is audited, and beside fewer
+examples would be much of it."""
 
 REACHED_IMAGES = 2
 """Of them beside which it is looked how far the radius moves a channel."""
@@ -137,9 +123,6 @@ CROSSING_PASSES = 24
 
 PICTURES = "pictures"
 """The stage that attacks the worst examples once more, to keep the images."""
-
-PICTURED = 12
-"""How many these are."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +173,11 @@ class Budget:
     sweeps: int
     blocks: int
 
+    def among(self, examples: int) -> "Budget":
+        """Return the same with fewer groups and channels looked at where the examples are few."""
+        share = min(1.0, examples / ALL_GROUPS_FROM)
+        return replace(self, dormant=max(1, int(share * self.dormant)), channels=max(1, int(share * self.channels)))
+
     @property
     def reached(self) -> int:
         """Groups tried, at most, of units that the radius moves farther than images lie apart."""
@@ -212,11 +200,12 @@ class Budget:
         Args:
             examples: What the surrogate learns from.
         """
-        tried = self.dormant * DORMANT_REFERENCES
+        few = self.among(examples)
+        tried = few.dormant * DORMANT_REFERENCES
         forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward
         forward += TOGETHER + REACHED_IMAGES
-        backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * self.channels + INSIDE.backward
-        farther = self.reached * DORMANT_REFERENCES
+        backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * few.channels + INSIDE.backward
+        farther = few.reached * DORMANT_REFERENCES
         forward += 5 * farther
         backward += (REACHED_POINTS + len(REACHED_STEPS) + self.along - len(DORMANT_STEPS)) * farther
         return Passes(forward, backward)

@@ -11,15 +11,12 @@ from seatrial.contracts.passes import Part
 from seatrial.contracts.rules import all_different
 from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_the_check_s_ball
 from seatrial.families.shared.rules import LEAST, fits_its_norm
-from seatrial.families.uncertainty_span.effort import (
-    CROSSING_PASSES,
+from seatrial.families.uncertainty_span.effort import CROSSING_PASSES, DISPLACED_PASSES, Effort, budget
+from seatrial.families.uncertainty_span.limits import (
     DISPLACED_EXAMPLES,
-    DISPLACED_PASSES,
     INTEGRATED_EXAMPLES,
-    PICTURED,
     SURROGATE_EXAMPLES,
-    Effort,
-    budget,
+    pictured_examples,
     transformed_examples,
 )
 from seatrial.families.uncertainty_span.parts import part_passes
@@ -104,7 +101,8 @@ class UncertaintySpanParams(FamilyParams):
         default="standard",
         description="What runs beside the paper's two attacks. `quick`: nothing but the checks of their gradients; "
         "`standard`: entropy ascent, walks to the decision boundary, gradients of a smoothed copy, score-based "
-        "searches, and transfer from a surrogate, together at most four times the cost of `quick`; `thorough`: the "
+        "searches, and transfer from a surrogate, together at most four times the cost of `quick` with 150 steps (what "
+        "is looked at once weighs more beside 20 or less of few examples); `thorough`: the "
         "same with more steps, starts and queries, at about five times that of `standard`.",
     )
     selection: Literal["best_entropy", "final_or_clean"] = Field(
@@ -217,7 +215,7 @@ class UncertaintySpanParams(FamilyParams):
             backward += further.integrated.backward * min(samples, INTEGRATED_EXAMPLES)
             forward += DISPLACED_PASSES.forward * min(samples, DISPLACED_EXAMPLES)
             backward += DISPLACED_PASSES.backward * min(samples, DISPLACED_EXAMPLES)
-        pictured = min(samples, PICTURED)
+        pictured = pictured_examples(samples)
         forward += 10 * pictured
         backward += 2 * attack * pictured
         if further is not None:

@@ -9,24 +9,24 @@ from seatrial.families.uncertainty_span.effort import (
     CROSSING,
     CROSSING_PASSES,
     DISPLACED,
-    DISPLACED_EXAMPLES,
     DISPLACED_PASSES,
     INTEGRATED,
-    INTEGRATED_EXAMPLES,
-    PICTURED,
     PICTURES,
     STAGES,
-    SURROGATE_EXAMPLES,
     TRANSFORMED,
     budget,
-    transformed_examples,
 )
 from seatrial.families.uncertainty_span.levelled import LEVELLED, levelled_passes
+from seatrial.families.uncertainty_span.limits import (
+    DISPLACED_EXAMPLES,
+    GROWTH_EXAMPLES,
+    INTEGRATED_EXAMPLES,
+    SURROGATE_EXAMPLES,
+    pictured_examples,
+    transformed_examples,
+)
 from seatrial.families.uncertainty_span.params import OutlierParams, UncertaintySpanParams
 from seatrial.families.uncertainty_span.parts import part_passes
-
-GROWTH_EXAMPLES = 100
-"""Examples attacked again at twice the radius, at most: enough to see a mean grow."""
 
 
 def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
@@ -65,5 +65,5 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
         phases = RobustAccuracyParams.model_construct(**robust).phases(samples)
         costs |= {name: passes.in_forward for name, passes in phases.items()}
     picture = Passes(0, 0) if further is None else further.picture
-    costs[PICTURES] = min(samples, PICTURED) * (Passes(10, 2 * steps).in_forward + picture.in_forward)
+    costs[PICTURES] = pictured_examples(samples) * (Passes(10, 2 * steps).in_forward + picture.in_forward)
     return costs

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.cases import digits, train
-from seatrial.families.uncertainty_span.effort import DISPLACED, DISPLACED_EXAMPLES, DISPLACED_PASSES
+from seatrial.families.uncertainty_span.effort import DISPLACED, DISPLACED_PASSES
+from seatrial.families.uncertainty_span.limits import DISPLACED_EXAMPLES
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import Context, Model, audit, measure, parameters
 from workers.families.contexts import Records

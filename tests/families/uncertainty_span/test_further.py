@@ -14,6 +14,7 @@ from benchmarks.fakes import Quantised, sawtooth, stairs
 from seatrial.families.uncertainty_span.effort import INTEGRATED, MOST_ROOM, STAGES, TRANSFORMED, Budget, budget
 from tests import assets
 from tests.families.uncertainty_span.audits import (
+    BATCH,
     DATA,
     IMAGES,
     LABELS,
@@ -230,8 +231,8 @@ def test_what_was_killed_half_way_gives_the_same_records(stage, undisturbed) -> 
 
     shard = Shard(stage, 0, done[stage].num_rows)
     with pytest.raises(KeyboardInterrupt):
-        FAMILY.run(params, shard, Killed(NETWORK, DATA, shard, 16, 40, {}, before))
-    assert FAMILY.run(params, shard, Context(NETWORK, DATA, shard, 16, 40, {}, before)).equals(done[stage])
+        FAMILY.run(params, shard, Killed(NETWORK, DATA, shard, BATCH, 40, {}, before))
+    assert FAMILY.run(params, shard, Context(NETWORK, DATA, shard, BATCH, 40, {}, before)).equals(done[stage])
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +292,8 @@ def test_the_cost_is_told_beforehand() -> None:
     assert 3 * forward + 3 * backward > told.forward + told.backward
     # Of as many steps as leave no doubt, at least, and by default; what is looked at once weighs more beside fewer.
     norms = ({"norm": "linf", "epsilon": 0.1}, {"norm": "l2", "epsilon": 1.0})
-    for ball, examples, steps in itertools.product(norms, (40, 60, 100, 200, 500, 2000), (20, 150)):
+    counts = [*itertools.product((40, 60, 100, 200, 500, 2000), (20, 150)), *itertools.product(range(4, 40), [150])]
+    for ball, (examples, steps) in itertools.product(norms, counts):
         asked = [parameters(steps=steps, effort=name, **ball) for name in ("standard", "quick")]
         told, quick = (params.passes(examples, {}) for params in asked)
         assert told.forward + 2 * told.backward < 4 * (quick.forward + 2 * quick.backward)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import INTEGRATED, INTEGRATED_EXAMPLES
+from seatrial.families.uncertainty_span.effort import INTEGRATED
+from seatrial.families.uncertainty_span.limits import INTEGRATED_EXAMPLES
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import Model, audit, parameters
 from workers.families.uncertainty_span import evidence

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from seatrial.families.uncertainty_span.effort import INTEGRATED, PICTURED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.effort import INTEGRATED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.limits import pictured_examples
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, measure, parameters
 from workers.families.uncertainty_span.pictured import worst
 
@@ -33,8 +34,10 @@ def test_the_worst_are_kept_and_do_what_is_said(effort: str, norm: str, epsilon:
         return [np.pad(each, (0, len(ids) - len(each)), constant_values=np.nan) for each in found]
 
     low, high = np.nanmin(reached("over"), 0), np.nanmax(reached("under"), 0)
-    assert len(kept) == PICTURED
-    assert {row["example_id"] for row in kept} == set(ids[np.argsort(low - high, kind="stable")[:PICTURED]].tolist())
+    assert len(kept) == pictured_examples(len(ids))
+    assert {row["example_id"] for row in kept} == set(
+        ids[np.argsort(low - high, kind="stable")[: pictured_examples(len(ids))]].tolist()
+    )
     for row in kept:
         assert row["span"] == pytest.approx((high - low)[ids == row["example_id"]][0], abs=1e-12)
         clean = torch.frombuffer(bytearray(row["pixels"]), dtype=torch.uint8).view(SHAPE) / 255

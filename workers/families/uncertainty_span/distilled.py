@@ -74,7 +74,7 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
-    units, cut = find_dormant(params, context, images, steps) if len(images) else ([], [])
+    units, cut = find_dormant(params, context, images, steps.among(len(images))) if len(images) else ([], [])
     table = table.append_column(DORMANT, pa.array([units] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
     inside = look_inside(params, context, images) if len(images) else {IDLE: [], SWINGING: []}
     for name, functions in {UNFOLLOWED: cut, **inside}.items():

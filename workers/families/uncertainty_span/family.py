@@ -9,22 +9,17 @@ from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.passes import SINGLE, Part
 from seatrial.families.shared.robust_accuracy import FIRST as ROBUST_FIRST
 from seatrial.families.shared.robust_accuracy import SECOND as ROBUST_SECOND
-from seatrial.families.uncertainty_span.effort import (
-    CROSSING,
-    DISPLACED,
+from seatrial.families.uncertainty_span.effort import CROSSING, DISPLACED, INTEGRATED, PICTURES, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.levelled import LEVELLED
+from seatrial.families.uncertainty_span.limits import (
     DISPLACED_EXAMPLES,
-    INTEGRATED,
+    GROWTH_EXAMPLES,
     INTEGRATED_EXAMPLES,
-    PICTURES,
-    STAGES,
     SURROGATE_EXAMPLES,
-    TRANSFORMED,
     transformed_examples,
 )
-from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
-from seatrial.families.uncertainty_span.stage_costs import GROWTH_EXAMPLES
 from seatrial.statistics.samples import Sample
 from workers.errors import PreflightError
 from workers.families import robust_accuracy, robust_accuracy_first

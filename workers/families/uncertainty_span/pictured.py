@@ -8,8 +8,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import INTEGRATED, PICTURED, STAGES, TRANSFORMED
+from seatrial.families.uncertainty_span.effort import INTEGRATED, STAGES, TRANSFORMED
 from seatrial.families.uncertainty_span.levelled import LEVELLED
+from seatrial.families.uncertainty_span.limits import pictured_examples
 from seatrial.families.uncertainty_span.params import ARMS, UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import CHANGE_STEPS, MOST_PIXELS
 from seatrial.statistics.samples import Sample
@@ -81,7 +82,7 @@ def worst(params: UncertaintySpanParams, context: ImageContext) -> dict[int, flo
     others += ["tempered"] if is_saturated(attack) else []
     others += ["transfer"] if params.transfer_model is not None else []
     spans = widest(attack, {name: Sample(context.records(name)) for name in others})
-    order = np.argsort(-spans, kind="stable")[:PICTURED]
+    order = np.argsort(-spans, kind="stable")[: pictured_examples(len(spans))]
     return {int(np.asarray(attack["example_id"])[at]): float(spans[at]) for at in order}
 
 
