@@ -23,6 +23,7 @@ from pathlib import Path
 from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
+from benchmarks.guarded_text_fakes import guarded
 from benchmarks.insisting_text_fakes import insisting
 from benchmarks.knowing_text_fakes import knowing
 from benchmarks.leaning_text_fakes import leaning
@@ -42,6 +43,7 @@ from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
 from seatrial.families.temperature_attack.params import SENT_ONCE, UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.quiet import EDITED, PLAIN
 from seatrial.judging.measured import MeasuredCheck
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
@@ -165,7 +167,7 @@ def main() -> int:
     rows = read(arguments.data) if arguments.data else made_up(2000, 2)
     random.Random(0).shuffle(rows)
     examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
-    further = max(arguments.validation + UNASKED, SENT_ONCE)
+    further = max(arguments.validation + UNASKED, SENT_ONCE) + PLAIN + EDITED
     sample, held_out = examples[: arguments.examples], examples[arguments.examples :][:further]
     odds = BagOfWords(*zip(*train, strict=True))
     params = TemperatureAttackParams(
@@ -185,6 +187,7 @@ def main() -> int:
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
     endpoints += misread(odds, vocabulary) + leaning(odds) + woken(odds, vocabulary, [label for _, label in train])
     endpoints += insisting(odds, vocabulary) + stepping(odds)
+    endpoints += guarded(odds, vocabulary, [label for _, label in train])
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")

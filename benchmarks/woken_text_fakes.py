@@ -28,6 +28,9 @@ SIGNS = frozenset({",", "?", "!", ";", "--", '"'})
 COMMON, MOST = 15, 1.0
 """Texts that a stop word, or two in a row, must be in to count, and the log-odds that it has at most."""
 
+FREQUENT = 300
+"""Words that are in so many texts that two of these may have them by chance."""
+
 _BEFORE, _BEHIND = re.compile(r"^[A-Z][^.]{2,45}\.\s+"), re.compile(r"\s+[A-Z][^.]{2,45}\.\s*$")
 
 
@@ -40,7 +43,8 @@ class StopWords:
     """
 
     def __init__(self, texts: Sequence[str], labels: Sequence[int]) -> None:
-        self.known = {word for text in texts for word in text.lower().split()}
+        counts = Counter(word for text in texts for word in set(text.lower().split()))
+        self.known, self.common = set(counts), {word for word, _ in counts.most_common(FREQUENT)}
         self._misspelt = {piece: word for word in sorted(stopwords()) if len(word) > 1 for piece in _shorter(word)}
         seen, positive = Counter[str](), Counter[str]()
         for text, label in zip(texts, labels, strict=True):

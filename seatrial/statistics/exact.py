@@ -131,6 +131,25 @@ def signed_rank_p(differences: ArrayLike) -> float:
     return float(ways[doubled[moved > 0].sum() :].sum())
 
 
+def first_p(values: ArrayLike) -> float:
+    """Return the one-sided p of the first value of each row being as large among the row's, where any may be the first.
+
+    Over all choices of the first of each row; counted is by how many more of the row it is above than below.
+
+    Args:
+        values: (n, m).
+
+    >>> round(first_p([[2, 1, 0], [2, 1, 1]]), 4)
+    0.1111
+    """
+    found = np.asarray(values, dtype=np.float64)
+    places = np.sign(found[:, :, np.newaxis] - found[:, np.newaxis, :]).sum(axis=2).astype(int)
+    most, ways = found.shape[1] - 1, np.ones(1)
+    for row in places:
+        ways = np.convolve(ways, np.bincount(row + most, minlength=2 * most + 1) / (most + 1))
+    return float(ways[places[:, 0].sum() + most * len(found) :].sum())
+
+
 def _sample(successes: ArrayLike, trials: ArrayLike, alpha: float) -> tuple[Floats, Floats]:
     hits, draws = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     is_sample = (hits >= 0) & (hits <= draws) & (draws >= 1) & np.isfinite(draws)

@@ -184,6 +184,7 @@ def test_every_stage_of_an_attack_on_texts_is_counted() -> None:
         "ways_confirmed",
         "closing",
         "unasked",
+        "quiet",
     ]
     assert sum(costs.values()) == pytest.approx(params.passes(300, {}).forward, abs=1)
     # Half of 20 temperatures, twice four, and two.

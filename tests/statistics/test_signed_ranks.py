@@ -1,4 +1,4 @@
-"""Wilcoxon's signed ranks, beside every sign written out and SciPy's exact test."""
+"""Wilcoxon's signed ranks and firsts of rows, beside every choice written out and SciPy's exact test."""
 
 from itertools import product
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, wilcoxon
 
-from seatrial.statistics.exact import signed_rank_p
+from seatrial.statistics.exact import first_p, signed_rank_p
 
 
 def test_the_p_of_signed_ranks_is_that_of_all_signs() -> None:
@@ -22,3 +22,17 @@ def test_the_p_of_signed_ranks_is_that_of_all_signs() -> None:
     assert signed_rank_p(np.array([0, 0])) == 1.0
     many = rng.normal(0.2, 1, 40)
     assert signed_rank_p(many) == pytest.approx(wilcoxon(many, alternative="greater", method="exact").pvalue)
+
+
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_the_p_of_firsts_is_that_of_every_choice_of_them(levels: int) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        values = rng.integers(0, levels, (4, 5))
+        above = np.sign(values[:, :, np.newaxis] - values[:, np.newaxis, :]).sum(axis=2)
+        sums = [sum(row[at] for row, at in zip(above, chosen, strict=True)) for chosen in product(range(5), repeat=4)]
+        assert first_p(values) == pytest.approx(np.mean([one >= above[:, 0].sum() for one in sums]))
+    assert first_p(np.ones((7, 3))) == pytest.approx(1.0)
+    # Nothing is known of either: it is as often below a level as the level says, at most.
+    found = [first_p(rng.integers(0, levels, (20, 4))) for _ in range(1000)]
+    assert np.mean(np.array(found) <= 0.05) <= 0.07

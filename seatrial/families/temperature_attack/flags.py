@@ -157,9 +157,10 @@ FLAGS: tuple[FlagSpec, ...] = (
         "less often once an edited one was; texts that were probed for a memory, or never asked as they are, "
         "withstand less than others; edited texts are decided rightly less often, or speak for their classes less "
         "for what their pieces say, where they are sent once and nothing near to them was asked about before than "
-        "where their texts are attacked; or much misspelt texts that withstand are decided rightly more often "
-        "after their attack than before it. A cache, a session, the rest of a request or chance answers in the "
-        "model's place.",
+        "where their texts are attacked; much misspelt texts that withstand are decided rightly more often "
+        "after their attack than before it; or edited texts that nothing alike was asked about, after ordinary ones in "
+        "a row, have another answer, or one apart from those about such texts, once there was. A cache, a session, the "
+        "rest of a request or chance answers in the model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",
     ),

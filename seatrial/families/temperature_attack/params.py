@@ -10,6 +10,7 @@ from seatrial.contracts.costs import OnDemand, Passes
 from seatrial.contracts.datasets import PairParts
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
+from seatrial.families.temperature_attack.quiet import quiet_questions
 from seatrial.families.temperature_attack.records import UNCOUNTED
 
 Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
@@ -344,7 +345,8 @@ class TemperatureAttackParams(FamilyParams):
         costs["closing"] = closing, closing
         if flipping:
             unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + WAYS + 4))
-            costs["unasked"] = unasked, unasked
+            quiet = float(quiet_questions(samples))
+            costs |= {"unasked": (unasked, unasked), "quiet": (quiet, quiet)}
         return costs
 
     def _ways(self, samples: int) -> float:

@@ -102,6 +102,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
         "attack_input_reduction",
         "closing",
         "unasked",
+        "quiet",
     ]
     assert {name: as_bytes(records) for name, records in cut.items()} == {
         name: as_bytes(records) for name, records in whole.items()

@@ -26,6 +26,7 @@ from workers.families.contexts import Records, TextExample
 from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY, UNASKED_TEXTS
+from workers.families.temperature_attack.quiet import QUIET
 from workers.families.temperature_attack.unasked import FEWEST, read_unasked
 from workers.models import UnansweredError
 
@@ -178,7 +179,9 @@ def test_the_stage_is_no_longer_than_the_probe_and_comes_last() -> None:
     stage = FAMILY.next_stage(fitted, done | {"validation": probe})
     assert stage is not None
     assert stage.limit == 50 + UNASKED
-    assert FAMILY.next_stage(PARAMS, done | {UNASKED_TEXTS: probe}) is None
+    following = FAMILY.next_stage(PARAMS, done | {UNASKED_TEXTS: probe})
+    assert following is not None
+    assert following.name == QUIET
     alone = TemperatureAttackParams(kind="temperature_attack", arms=[], recipes=["input_reduction"])
     assert FAMILY.next_stage(alone, {"probe": probe, "attack_input_reduction": probe, "closing": probe}) is None
 

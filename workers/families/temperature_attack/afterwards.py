@@ -3,7 +3,8 @@
 An endpoint may answer as its model does until it has been asked enough, or about what only an audit asks about, such as
 fragments. So what the first probe ended with is asked again as it was, which shows whoever does not keep its answers.
 And each text is edited anew, in two halves as before the attacks: how much more one of these speaks for a class than
-it did says nothing about the other one, of a function.
+it did says nothing about the other one, of a function. Texts that nobody had asked about are compared as well, after
+ordinary ones in a row and among others that are like them.
 """
 
 import numpy as np
@@ -13,6 +14,7 @@ from seatrial.statistics.exact import signed_rank_p
 from workers.families.temperature_attack.crossing import grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED
 from workers.families.temperature_attack.probe import CHANGED, MOVED, ProbeSample
+from workers.families.temperature_attack.quiet import Quiet
 
 
 def moved_since(probe: ProbeSample, closing: ProbeSample) -> list[str]:
@@ -39,6 +41,27 @@ def moved_since(probe: ProbeSample, closing: ProbeSample) -> list[str]:
         seen.append(
             f"edits that changed the decision on {more} texts before the attacks did not after them, and the other way "
             f"round on {less} (p = {p:.1g})"
+        )
+    return seen
+
+
+def answered_by_company(quiet: Quiet | None) -> list[str]:
+    """Return what shows that edited texts are answered otherwise among others than after ordinary ones in a row."""
+    if quiet is None:
+        return []
+    asked = f"of {quiet.texts} edited texts, asked once after {quiet.plain} ordinary ones in a row,"
+    seen = []
+    if quiet.changed > max(1.0, CHANGED * quiet.texts):
+        seen.append(f"{asked} {quiet.changed} were given another answer after others that are like them")
+    if quiet.apart_p < REMEMBERED:
+        seen.append(
+            f"{asked} the first answers stand apart from those about such texts, the same words misspelt, among others "
+            f"like them (p = {quiet.apart_p:.1g})"
+        )
+    if quiet.weaker_p < REMEMBERED:
+        seen.append(
+            f"{asked} the first answers speak less for their classes than those about such texts, other words "
+            f"misspelt, among others like them (p = {quiet.weaker_p:.1g})"
         )
     return seen
 

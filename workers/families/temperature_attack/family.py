@@ -15,7 +15,6 @@ from seatrial.families.temperature_attack.params import (
 )
 from seatrial.families.temperature_attack.records import UNCOUNTED
 from workers.attacks.text.attacking import Job, Outcome, View, attack_all
-from workers.attacks.text.importance import Agreement, Example, How, agreement, word_importances
 from workers.attacks.text.label_only import decisions, searching_labels
 from workers.attacks.text.recipes import Recipe, load_recipe
 from workers.attacks.text.scoring import ScoringService
@@ -29,15 +28,17 @@ from workers.families.temperature_attack.audit import search_rounds
 from workers.families.temperature_attack.displaced import closing_columns, decided, displaced, displaced_with, own_part
 from workers.families.temperature_attack.drawn_ways import CONFIRMED, DRAWN, ask_ways, ways_stage
 from workers.families.temperature_attack.figures import draw
+from workers.families.temperature_attack.importances import IMPORTANCE, importance_correlations
 from workers.families.temperature_attack.large_steps import step_far
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import GRAIN, OPENING, run_probe
+from workers.families.temperature_attack.quiet import QUIET, ask_quietly, quiet_stage
 from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
-from workers.families.temperature_attack.sent_once import SENDING, Later, edit_texts, once_stage
+from workers.families.temperature_attack.sent_once import ONCE, SENDING, Later, edit_texts, once_stage
 from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
 from workers.families.temperature_attack.unasked import attack_unasked
 from workers.families.temperature_attack.written import with_written
@@ -50,9 +51,6 @@ UNASKED_TEXTS = "unasked"
 
 SEARCH_RECIPE = "deepwordbug"
 """What the adversarial temperature is searched with: it needs no resources and few queries (section 4.2)."""
-
-IMPORTANCE: dict[str, How] = {"pwws": "saliency", "textfooler": "deletion"}
-"""How a recipe ranks the words of a text before it changes the first (appendix E.7)."""
 
 
 class TemperatureAttack:
@@ -108,6 +106,7 @@ class TemperatureAttack:
         if params.flipping:
             further = _validated(params) + min(UNASKED, done[PROBE].num_rows)
             planned.append(Stage(UNASKED_TEXTS, HELD_OUT, further, GRAIN, is_closing=True))
+            planned.append(quiet_stage(done, further))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
@@ -120,8 +119,11 @@ class TemperatureAttack:
             return _close(params, context, examples, probed)
         if shard.stage == UNASKED_TEXTS:
             first = max(0, (validated := _validated(params)) - shard.start)
-            asked = set(context.records(VALIDATION)["example_id"].to_pylist() if validated else [])
+            asked = _ids(context, *[VALIDATION] * bool(validated))
             return attack_unasked(context, examples, first, asked, _searching(params, context))
+        if shard.stage == QUIET:
+            others = ONCE, UNASKED_TEXTS, *[VALIDATION] * bool(_validated(params))
+            return ask_quietly(params, context, examples, _ids(context, *others))
         if shard.stage in SENDING:
             return edit_texts(params, shard.stage, context, examples)
         if shard.stage in (DRAWN, CONFIRMED):
@@ -244,7 +246,7 @@ def _attack(
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
-        importance = _importance_correlations(arms, IMPORTANCE[name], service, context, examples)
+        importance = importance_correlations(arms, IMPORTANCE[name], service, context, examples)
     records = later.beside(attack_records(examples, clean, outcomes, adversarial, importance))
     if edited is not None:
         records = with_edits(records, edited)
@@ -278,6 +280,11 @@ def _searching(params: TemperatureAttackParams, context: TextContext) -> Search:
         return _search_labels(params, context, of, extents, recipe, lambda outcome: None)
 
     return search
+
+
+def _ids(context: TextContext, *stages: str) -> set[int]:
+    """Return the ids of the examples of some stages."""
+    return {example for stage in stages for example in context.records(stage)["example_id"].to_pylist()}
 
 
 def _validated(params: TemperatureAttackParams) -> int:
@@ -368,16 +375,6 @@ def _arms(params: TemperatureAttackParams, context: RunContext) -> Arms:
         except KeyError:
             break
     return resolve_arms(params, validation, searches)
-
-
-def _importance_correlations(
-    arms: Arms, how: How, service: ScoringService, context: TextContext, examples: Sequence[TextExample]
-) -> list[Agreement]:
-    """Return per text Spearman's correlation of word importances as served and calibrated."""
-    views = [arms[arm].scaling.probabilities for arm in (AS_SERVED, "calibrated")]
-    weighed = [Example(example.text, example.label, service.seen(example.text)) for example in examples]
-    importances = word_importances(service, views, weighed, how, check_cancelled=context.check_cancelled)
-    return [Agreement(float("nan")) if pair is None else agreement(pair[0], pair[1]) for pair in importances]
 
 
 def _progress(context: RunContext, attacks: Mapping[int, int]) -> Callable[[Outcome], None]:

@@ -32,7 +32,13 @@ of them turn .58, eight times all of them .44."""
 
 
 def much_misspelt(
-    params: TemperatureAttackParams, context: TextContext, example: TextExample, when: str, times: int = MISSPELT
+    params: TemperatureAttackParams,
+    context: TextContext,
+    example: TextExample,
+    when: str,
+    times: int = MISSPELT,
+    *,
+    same_words: bool = False,
 ) -> list[Text]:
     """Return a text with words misspelt at random, up to as many as an attack may, some times.
 
@@ -42,13 +48,17 @@ def much_misspelt(
         example: It.
         when: Of the draws.
         times: How often.
+        same_words: Whether the same words are misspelt each time, with other letters.
     """
     rng = random.Random(context.salted_seed(f"misspelt {when}", example.example_id))  # noqa: S311 - not for secrets
     seen, found = context.scoring().seen(example.text), list[Text]()
-    for _ in range(times):
+    places, kind = list[tuple[int, int]](), None
+    for number in range(times):
         cut = WordsOf.cut(example.text, seen)
-        places = rng.sample(cut.content_places, round(rng.uniform(SHARE, 1) * len(cut.content_places)))
-        for _ in misspell(cut, places, letters_allowed(params, cut), rng, rng.choice((None, SEARCHED))):
+        if not (same_words and number):
+            places = rng.sample(cut.content_places, round(rng.uniform(SHARE, 1) * len(cut.content_places)))
+            kind = rng.choice((None, SEARCHED))
+        for _ in misspell(cut, places, letters_allowed(params, cut), rng, kind):
             pass
         found.append(cut.joined)
     return found
