@@ -24,6 +24,7 @@ from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
 from benchmarks.guarded_text_fakes import guarded
+from benchmarks.holding_text_fakes import holding
 from benchmarks.insisting_text_fakes import insisting
 from benchmarks.knowing_text_fakes import knowing
 from benchmarks.leaning_text_fakes import leaning
@@ -42,8 +43,9 @@ from seatrial.contracts.policies import Judgement
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
-from seatrial.families.temperature_attack.params import SENT_ONCE, UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import UNASKED, TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import EDITED, PLAIN
+from seatrial.families.temperature_attack.sent import SENT_ONCE
 from seatrial.judging.measured import MeasuredCheck
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
@@ -187,7 +189,7 @@ def main() -> int:
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
     endpoints += misread(odds, vocabulary) + leaning(odds) + woken(odds, vocabulary, [label for _, label in train])
     endpoints += insisting(odds, vocabulary) + stepping(odds)
-    endpoints += guarded(odds, vocabulary, [label for _, label in train])
+    endpoints += guarded(odds, vocabulary, [label for _, label in train]) + holding(odds)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")

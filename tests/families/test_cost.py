@@ -11,14 +11,13 @@ from seatrial.families.cost import OVERHEAD_S, TOKENS_PER_WORD, cost_of
 from seatrial.families.memory import AROUND_BYTES
 from seatrial.families.temperature_attack.params import (
     ANEW,
-    FRAGMENTS,
     LARGE_STEPS,
     MARKS,
     MEANING_FREE_EDITS,
-    MISSPELT,
     WAYS,
     TemperatureAttackParams,
 )
+from seatrial.families.temperature_attack.sent import FRAGMENTS, MISSPELT, WORDS_ALONE
 from tests.families.in_memory import TextModel
 from workers.attacks.text.attacking import Job, attack_all
 from workers.attacks.text.recipes import load_recipe
@@ -64,16 +63,20 @@ def test_the_seconds_of_long_texts_are_those_of_their_queries() -> None:
     labels = params.most_label_queries + MEANING_FREE_EDITS + MARKS
     asked = 2 * labels - MARKS + WAYS + 4
     # And about fragments and pieces of edited texts, of as many others too, and about texts that are much misspelt.
-    asked += 2 * (2 * FRAGMENTS + 3) + 2 * MISSPELT + LARGE_STEPS
-    of_recipe = by_length.seconds - probe.seconds - asked * sum(map(_seconds, LENGTHS))
+    asked += 2 * (2 * FRAGMENTS + 3) + 2 * MISSPELT + LARGE_STEPS + 2
+    # And about their words one by one.
+    words = [min(WORDS_ALONE, length) for length in LENGTHS]
+    of_words = sum(count * _seconds(length) for count, length in zip(words, LENGTHS, strict=True))
+    of_recipe = by_length.seconds - probe.seconds - asked * sum(map(_seconds, LENGTHS)) - of_words
     assert sum(spent) <= of_recipe <= 1.5 * sum(spent)
     # What closes an audit asks about pieces of the texts as well.
-    of_attacks = by_length.queries - probe.queries - (ANEW + asked) * len(LENGTHS)
+    of_attacks = by_length.queries - probe.queries - (ANEW + asked) * len(LENGTHS) - sum(words)
     assert of_attacks == pytest.approx(service.meters.queries, rel=0.3)
     # One number for texts of 20 and of 130 words was far too low.
     by_mean = cost_of(params, len(LENGTHS), {}, FACTS, mean_words=60.0)
     assert by_mean.seconds is not None
-    assert by_mean.seconds - probe.seconds - asked * len(LENGTHS) * _seconds(60.0) < 0.7 * of_recipe
+    of_others = (asked + WORDS_ALONE) * len(LENGTHS) * _seconds(60.0)
+    assert by_mean.seconds - probe.seconds - of_others < 0.7 * of_recipe
 
 
 def test_what_a_model_cuts_off_takes_no_time() -> None:

@@ -12,6 +12,7 @@ from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.temperature_attack.quiet import quiet_questions
 from seatrial.families.temperature_attack.records import UNCOUNTED
+from seatrial.families.temperature_attack.sent import PROBED, sent_questions
 
 Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
 """TextAttack's attack recipes, by its own short names."""
@@ -55,9 +56,6 @@ ASSUMED_WORDS = 25.0
 ROUND = 4
 """Temperatures of each round of the search but the first."""
 
-PROBED = 64
-"""Texts whose neighbours are asked before anything else, at most."""
-
 PROBE_STEPS, DRAWN_TEXTS = 10, 6
 """One-letter edits of each of them, at most; and texts with as many, each drawn by itself."""
 
@@ -66,17 +64,6 @@ CROSSING_STEPS = 16
 
 UNASKED = 40
 """Further texts of the data, at most, that are attacked and never asked as they are."""
-
-SENT_ONCE, SENT_LATER, FRAGMENTS, MISSPELT = 160, 160, 24, 8
-"""Further texts of the data, at most, that are edited and sent once before anything is asked about them; audited ones
-that are edited alike and sent while they are attacked; questions about fragments of each, and as many about pieces of
-the edited one; and times that one of the latter is much misspelt before it is attacked, and as often after."""
-
-
-def sent_once(probed: int) -> int:
-    """Return how many texts are, of an audit that probes so many, or samples so many: of few no more than those."""
-    return SENT_ONCE if probed >= PROBED else probed
-
 
 ANEW = 16
 """Questions about texts pieced together and their edits, for each of those texts."""
@@ -304,8 +291,7 @@ class TemperatureAttackParams(FamilyParams):
         costs["probe"] = probe, probe
         flipping = len(self.flipping)
         if flipping:
-            edited = 2.0 * FRAGMENTS + 3
-            once, later = sent_once(samples) * edited, min(samples, SENT_LATER) * (edited + 2 * MISSPELT)
+            once, later = sent_questions(samples, words)
             costs |= {"sent_once": (once, once), "prepared": (later, later)}
         if self.is_fitted:
             costs["validation"] = validation, validation

@@ -9,7 +9,7 @@ import torch
 from rapidfuzz.distance import OSA
 
 from seatrial.contracts.estimates import Flag
-from seatrial.families.temperature_attack.params import MISSPELT
+from seatrial.families.temperature_attack.sent import MISSPELT
 from seatrial.noise.lexicons import stopwords
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.test_anew import TEXTS

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from seatrial.families.temperature_attack.params import PROBED, SENT_ONCE, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import EDITED, LATER, PLAIN, quiet_questions, quiet_texts
+from seatrial.families.temperature_attack.sent import PROBED, SENT_ONCE
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from tests.families.temperature_attack.test_anew import SPELT

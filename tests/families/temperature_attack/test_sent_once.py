@@ -14,14 +14,8 @@ from rapidfuzz.process import extractOne
 from scipy.stats import hypergeom, kstest, rankdata
 
 from seatrial.contracts.costs import OnDemand
-from seatrial.families.temperature_attack.params import (
-    FRAGMENTS,
-    MISSPELT,
-    SENT_LATER,
-    SENT_ONCE,
-    TemperatureAttackParams,
-    stage_costs,
-)
+from seatrial.families.temperature_attack.params import TemperatureAttackParams, stage_costs
+from seatrial.families.temperature_attack.sent import FRAGMENTS, MISSPELT, SENT_LATER, SENT_ONCE
 from seatrial.noise.lexicons import stopwords
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records

@@ -12,7 +12,8 @@ import torch
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import extractOne
 
-from seatrial.families.temperature_attack.params import PROBED, UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import UNASKED, TemperatureAttackParams
+from seatrial.families.temperature_attack.sent import PROBED
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from tests.families.temperature_attack.test_anew import SPELT

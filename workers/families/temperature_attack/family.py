@@ -8,12 +8,12 @@ from seatrial.contracts.estimates import Result
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
     LABEL_ONLY,
-    PROBED,
     UNASKED,
     UNSCORED,
     TemperatureAttackParams,
 )
 from seatrial.families.temperature_attack.records import UNCOUNTED
+from seatrial.families.temperature_attack.sent import PROBED
 from workers.attacks.text.attacking import Job, Outcome, View, attack_all
 from workers.attacks.text.label_only import decisions, searching_labels
 from workers.attacks.text.recipes import Recipe, load_recipe
@@ -31,6 +31,7 @@ from workers.families.temperature_attack.figures import draw
 from workers.families.temperature_attack.importances import IMPORTANCE, importance_correlations
 from workers.families.temperature_attack.large_steps import step_far
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
+from workers.families.temperature_attack.opening import with_openings
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import GRAIN, OPENING, run_probe
@@ -244,6 +245,9 @@ def _attack(
         ended, edited = edit_survivors(params, context, examples, clean, ended, outcomes[AS_SERVED])
         outcomes[LABEL_ONLY] = step_far(params, context, examples, clean, ended, name)
     adversarial = {arm: _scores(context, service, ended) for arm, ended in outcomes.items()}
+    if LABEL_ONLY in outcomes:
+        both = with_openings(params, context, examples, clean, outcomes[LABEL_ONLY], adversarial[LABEL_ONLY], name)
+        outcomes[LABEL_ONLY], adversarial[LABEL_ONLY] = both
     importance = None
     if name in IMPORTANCE and "calibrated" in params.arms:
         importance = importance_correlations(arms, IMPORTANCE[name], service, context, examples)

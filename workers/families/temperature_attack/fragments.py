@@ -2,18 +2,23 @@
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from rapidfuzz.distance import OSA
 
-from seatrial.families.temperature_attack.params import FRAGMENTS, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.temperature_attack.sent import FRAGMENTS, WORDS_ALONE
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.word_edits import SEARCHED, WordsOf, misspelt
 from workers.data import Text
 from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.displaced import lead
+
+OPENING, QUESTIONS, ANSWER = "opening", "opening_queries", "opening_logits"
+"""Parts of an edited text that is sent before its text is attacked, the questions that it took, and what was answered;
+null without an answer."""
 
 SIZES = (1, 2, 4, 8)
 """Words of a fragment, the same of all of a text's, or half of its words: who answers one size otherwise than texts
@@ -46,17 +51,54 @@ def edit_by_fragments(params: TemperatureAttackParams, context: TextContext, exa
     """
     rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
     cut, other = (WordsOf.cut(example.text, context.scoring().seen(example.text)) for _ in range(2))
-    places = cut.content_places
-    words = [cut.pieces[part][at] for part, at in places]
-    said = _said(context, example, list(dict.fromkeys(words)), rng)
-    order = sorted(rng.sample(range(len(words)), len(words)), key=lambda place: -said[words[place]])
-    # Where no fragment says anything, whichever words. As one search writes or the other.
-    chosen, kind, edits = [place for place in order if said[words[place]] > 0] or order, rng.choice((None, SEARCHED)), 0
-    for part, at, word in misspell(cut, [places[place] for place in chosen], letters_allowed(params, cut), rng, kind):
+    said = _said(context, example, _words(cut), rng)
+    chosen = _speaking(cut, said, rng)
+    # As one search writes or the other.
+    kind, edits = rng.choice((None, SEARCHED)), 0
+    for part, at, word in misspell(cut, chosen, letters_allowed(params, cut), rng, kind):
         edits += 1
         # Who has read the pieces has not read what is sent.
         other.pieces[part][at] = misspelt(word, rng, kind)
     return Edited(cut.joined, edits, _foreseen(context, example, other, rng))
+
+
+def edit_by_words(params: TemperatureAttackParams, context: TextContext, example: TextExample) -> tuple[Text, int]:
+    """Return a text with a wrong letter in as many of its words as speak for its class, and the questions it took.
+
+    Each word is asked about alone, and one of no meaning.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        example: It.
+    """
+    rng = random.Random(context.salted_seed("opening", example.example_id))  # noqa: S311 - not for secrets
+    cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
+    words = _words(cut)
+    asked = rng.sample(words, min(len(words), WORDS_ALONE))
+    said = _said(context, example, asked, rng, size=1)
+    chosen = _speaking(cut, said, rng)
+    for _ in misspell(cut, chosen, letters_allowed(params, cut), rng, rng.choice((None, SEARCHED))):
+        pass
+    return cut.joined, len(asked) + 1
+
+
+def _words(cut: WordsOf) -> list[str]:
+    """Return the words that may be edited, each once."""
+    return list(dict.fromkeys(cut.pieces[part][at] for part, at in cut.content_places))
+
+
+def _speaking(cut: WordsOf, said: Mapping[str, float], rng: random.Random) -> list[tuple[int, int]]:
+    """Return the places of the words that speak for the class, those that do most first; of all where none does."""
+
+    def speaks(place: tuple[int, int]) -> float:
+        part, at = place
+        return said.get(cut.pieces[part][at], 0.0)
+
+    places = cut.content_places
+    order = sorted(rng.sample(places, len(places)), key=speaks, reverse=True)
+    # Where no fragment says anything, whichever words.
+    return [place for place in order if speaks(place) > 0] or order
 
 
 def letters_allowed(params: TemperatureAttackParams, cut: WordsOf) -> int:
@@ -123,12 +165,23 @@ def _leads_of(
     return first, others
 
 
-def _said(context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random) -> dict[str, float]:
-    """Return by how much fragments with a word speak for the class more than what has no meaning does."""
-    size, fragments = rng.choice((*SIZES, max(1, len(words) // 2))), list[Sequence[str]]()
-    while words and len(fragments) < (FRAGMENTS if size > 1 else 1):
+def _said(
+    context: TextContext, example: TextExample, words: Sequence[str], rng: random.Random, size: int | None = None
+) -> dict[str, float]:
+    """Return by how much fragments with a word speak for the class more than what has no meaning does.
+
+    Args:
+        context: The shard's.
+        example: The text.
+        words: Its.
+        rng: Of the draws.
+        size: Words of a fragment; drawn where it is None.
+    """
+    fragments, most = list[Sequence[str]](), FRAGMENTS if size is None else len(words)
+    size = size or rng.choice((*SIZES, max(1, len(words) // 2)))
+    while words and len(fragments) < (most if size > 1 else 1):
         fragments += _cut(rng.sample(words, len(words)), size)
-    fragments = fragments[:FRAGMENTS]
+    fragments = fragments[:most]
     nothing, leads = _leads_of(context, example, fragments, size, rng)
     found = {word: list[float]() for word in words}
     answered = [(fragment, of) for fragment, of in zip(fragments, leads, strict=True) if of is not None]

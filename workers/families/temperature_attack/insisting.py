@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.families.temperature_attack.params import LABEL_ONLY, MISSPELT, TemperatureAttackParams
+from seatrial.families.temperature_attack.params import LABEL_ONLY, TemperatureAttackParams
+from seatrial.families.temperature_attack.sent import MISSPELT
 from seatrial.statistics.arrays import Ints
 from seatrial.statistics.exact import signed_rank_p
 from workers.attacks.text.word_edits import SEARCHED, WordsOf
 from workers.data import Text
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
-from workers.families.temperature_attack.fragments import letters_allowed, misspell
+from workers.families.temperature_attack.fragments import OPENING, letters_allowed, misspell
 from workers.families.temperature_attack.records import AttackSample
 
 COLUMN = "misspelt_right"
@@ -124,7 +125,7 @@ def read_insistence(
     sample = attacks[recipe]
     if LABEL_ONLY not in sample.arms:
         return None
-    standing = set(sample.clean.example_ids[sample.robust(LABEL_ONLY)].tolist())
+    standing = set(sample.clean.example_ids[sample.robust(LABEL_ONLY)].tolist()) | _opened(prepared, attacked)
     before, after = (
         dict(zip(*table.select(["example_id", COLUMN]).to_pydict().values(), strict=True))
         for table in (prepared, attacked)
@@ -132,3 +133,16 @@ def read_insistence(
     pairs = [(before[example], after[example]) for example in standing & before.keys() & after.keys()]
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     return Insistence(np.array([after - first for first, after in known], dtype=np.int64))
+
+
+def _opened(prepared: Records, attacked: Records) -> set[int]:
+    """Return the texts that a search left standing, and one question before it had turned."""
+    if OPENING not in prepared.column_names:
+        return set()
+    sent = {row["example_id"]: row[OPENING] for row in prepared.select(["example_id", OPENING]).to_pylist()}
+    ends = attacked.select(["example_id", f"{LABEL_ONLY}.text", f"{LABEL_ONLY}.second_text"]).to_pylist()
+    return {
+        example
+        for example, *parts in map(dict.values, ends)
+        if example in sent and [part for part in parts if part is not None] == sent[example]
+    }

@@ -21,6 +21,11 @@ BOTH_PARTS = ("published", "both")
 """Which parts of a pair are edited where both are."""
 
 
+def is_counted(params: TemperatureAttackParams, recipe: str) -> bool:
+    """Return whether words misspelt as DeepWordBug may are an attack under a recipe's constraints."""
+    return recipe == DISPLACED_WITH and params.pair_parts in BOTH_PARTS
+
+
 def step_far(
     params: TemperatureAttackParams,
     context: TextContext,
@@ -40,7 +45,7 @@ def step_far(
         recipe: Whose constraints the search keeps to; nothing is asked where they are others than DeepWordBug's.
     """
     ended = list(outcomes)
-    if recipe != DISPLACED_WITH or params.pair_parts not in BOTH_PARTS:
+    if not is_counted(params, recipe):
         return ended
     for row, example, outcome, left in withstanding(params, context, examples, clean, outcomes):
         texts = much_misspelt(params, context, example, "at once", LARGE_STEPS)[:left]

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from scipy.stats import hypergeom, mannwhitneyu, rankdata
+from torch import Tensor
 
-from seatrial.families.temperature_attack.params import SENT_LATER, SENT_ONCE, TemperatureAttackParams, sent_once
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.temperature_attack.sent import SENT_LATER, SENT_ONCE, sent_once
 from seatrial.statistics.arrays import Floats, Mask
 from workers.attacks.text.attacking import Outcome
 from workers.attacks.text.scoring import ScoringService
@@ -27,7 +29,7 @@ from workers.families.columns import EXAMPLE, beside
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
 from workers.families.temperature_attack.displaced import decided, lead
-from workers.families.temperature_attack.fragments import edit_by_fragments
+from workers.families.temperature_attack.fragments import ANSWER, OPENING, QUESTIONS, edit_by_fragments, edit_by_words
 from workers.families.temperature_attack.insisting import COLUMN, count_right
 from workers.families.temperature_attack.probe import GRAIN
 
@@ -58,7 +60,16 @@ _COUNT = (COLUMN, pa.int64())
 
 _LATER = pa.schema([*_SENT, _COUNT])
 
-_PREPARED = pa.schema([*_EDITED, ("parts", pa.list_(pa.string())), _COUNT])
+_PREPARED = pa.schema(
+    [
+        *_EDITED,
+        ("parts", pa.list_(pa.string())),
+        _COUNT,
+        (OPENING, pa.list_(pa.string())),
+        (QUESTIONS, pa.int64()),
+        (ANSWER, pa.list_(pa.float64())),
+    ]
+)
 
 
 def once_stage(params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
@@ -98,11 +109,24 @@ def edit_texts(
         edited = edit_by_fragments(params, context, example)
         row |= {"edits": edited.edits, "foreseen": edited.foreseen}
         if stage == PREPARED:
-            row["parts"] = [edited.text] if isinstance(edited.text, str) else list(edited.text)
+            opening, asked = edit_by_words(params, context, example)
+            row |= {"parts": _parts(edited.text), OPENING: _parts(opening), QUESTIONS: asked + 1}
+            (given,) = context.scoring().ask_anew([opening])
+            row[ANSWER] = given.tolist() if isinstance(given, Tensor) and decided(given) is not None else None
         else:
             row |= _sent(context.scoring(), edited.text, example)
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=_PREPARED if stage == PREPARED else _ONCE)
+
+
+def text_of(parts: Sequence[str]) -> Text:
+    """Return a text, or a pair, of the parts that a row has."""
+    first, *others = parts
+    return (first, *others) if others else first
+
+
+def _parts(text: Text) -> list[str]:
+    return [text] if isinstance(text, str) else list(text)
 
 
 def _sent(service: ScoringService, text: Text, example: TextExample) -> dict[str, Any]:
@@ -133,14 +157,13 @@ class Later:
         self._rows: dict[int, dict[str, Any]] = {}
         self._by_labels: dict[int, bool] = {}
         self._waiting: dict[int, tuple[Text, TextExample]] = {}
-        prepared = _prepared(context) if recipe in params.flipping[:1] else None
+        prepared = prepared_rows(context) if recipe in params.flipping[:1] else None
         # Whichever texts a shard has: the tables of all are one.
         self._is_sending = prepared is not None
         by_id = {example.example_id: example for example in examples}
         for row in prepared or []:
             if (example := by_id.get(row["example_id"])) is not None:
-                first, *others = row["parts"]
-                self._waiting[example.example_id] = (first, *others) if others else first, example
+                self._waiting[example.example_id] = text_of(row["parts"]), example
                 seed = context.salted_seed("sent later", example.example_id)
                 self._by_labels[example.example_id] = bool(seed % 2)
 
@@ -169,7 +192,8 @@ class Later:
             self._rows[example_id] |= count
 
 
-def _prepared(context: TextContext) -> list[dict[str, Any]] | None:
+def prepared_rows(context: TextContext) -> list[dict[str, Any]] | None:
+    """Return what was prepared, by text; None where nothing was."""
     try:
         rows: list[dict[str, Any]] = context.records(PREPARED).to_pylist()
     except KeyError:
