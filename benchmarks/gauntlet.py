@@ -68,10 +68,10 @@ class Row:
         return [name for name, judgement in self.judgements.items() if judgement.verdict == bad]
 
 
-def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, epsilon: float) -> Row:
+def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, epsilon: float, steps: int) -> Row:
     """Measure a model as the gate does, and judge it by every shipped policy."""
     family = find_family("uncertainty_span")
-    params = UncertaintySpanParams(kind="uncertainty_span", epsilon=epsilon)
+    params = UncertaintySpanParams(kind="uncertainty_span", epsilon=epsilon, steps=steps)
     began = time.perf_counter()
     model = Model(contestant.network, classes)
     images, labels = images[: contestant.examples], labels[: contestant.examples]
@@ -190,6 +190,7 @@ def main() -> int:
     add_options(parser)
     parser.add_argument("--examples", type=int, default=60)
     parser.add_argument("--epsilon", type=float, default=0.1)
+    parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--only", help="models whose name holds this")
     parser.add_argument("--robust", type=pathlib.Path, help="safetensors of a robust network")
     arguments = parse(parser)
@@ -221,7 +222,7 @@ def main() -> int:
         if arguments.only and arguments.only not in contestant.name:
             continue
         classes = case.model(case.images[:1]).shape[1]
-        row = audit(contestant, case.images, case.labels, classes, case.epsilon or arguments.epsilon)
+        row = audit(contestant, case.images, case.labels, classes, radius, arguments.steps)
         rows.append(row)
         print(_line(row), flush=True)
     passed = [row.contestant.name for row in rows if row.contestant.fake and row.wrong]

@@ -47,8 +47,8 @@ LAYERS: list[list[Any]] = [
 # Of the mask: how many stairs, how steep a tread, and which part of a stair leads up to the next.
 STAIRS, TREAD, RISER = 16, -0.5, 0.1
 MASK: list[list[Any]] = [["conv", 1, 2 * STAIRS, 1, 1, 0], ["relu"], ["conv", 2 * STAIRS, 1, 1, 1, 0]]
-CHECK = {"kind": "uncertainty_span", "norm": "linf", "epsilon": EPSILON, "steps": 40}
-POLICY = {"name": "demo", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.75}]}
+CHECK = {"kind": "uncertainty_span", "norm": "linf", "epsilon": EPSILON, "steps": 100}
+POLICY = {"name": "demo", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.8}]}
 HARDENING = {
     "epsilon": EPSILON,
     "steps": 5,

@@ -137,8 +137,8 @@ def state_of(desk: Desk, audit_id: str) -> dict[str, Any]:
 def test_the_audit_of_the_readme_runs(desk: Desk) -> None:
     (walk,) = (block for block in blocks("README.md", "sh") if "/v1/audits" in block)
     # As it stands but for most of its steps, which are nothing but more of the same: 40 took half a minute.
-    assert '"steps": 40}' in walk
-    done = desk.run(walk.replace('"steps": 40}', '"steps": 2}') + '\necho "$A" > audit')
+    assert '"steps": 100}' in walk
+    done = desk.run(walk.replace('"steps": 100}', '"steps": 2}') + '\necho "$A" > audit')
     assert done.returncode == 0, done.stdout + done.stderr
     audit = state_of(desk, (desk.folder / "audit").read_text().strip())
     assert audit["state"] == "succeeded"

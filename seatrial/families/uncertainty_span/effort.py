@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from seatrial.contracts.costs import Passes
+from seatrial.families.uncertainty_span.inside import inside_passes
+from seatrial.families.uncertainty_span.limits import looked_share
 
 Effort = Literal["quick", "standard", "thorough"]
 Norm = Literal["linf", "l2"]
@@ -13,7 +15,14 @@ so far; a random step away from that; an ascent through noise that narrows, from
 far. Plain gradients go on from its end."""
 
 BISECTIONS = 10
-"""Points looked at between a clean image and one across the decision boundary."""
+"""Points looked at between a clean image and one across the decision boundary, at most."""
+
+FULL_SHARE = 150
+"""Steps of the paper's attacks from which on the further ones have theirs in proportion. Each run looks at an iterate
+more than it takes steps, and at points between: with fewer they take a little less."""
+
+LESS, MOST_LESS = 5, 0.2
+"""How many fewer they would be in proportion to if those were none, and the share of them that is left out at most."""
 
 COPIES = (0.25, 0.5, 1.0)
 """Standard deviations of the noisy copies whose gradients are added, as shares of the radius."""
@@ -103,18 +112,6 @@ DORMANT_KEPT = 4
 """Groups kept: those that move the answer most, which the stage after plain changes switches too. The last at least is
 of channels that the radius moves farthest."""
 
-IDLE_EXAMPLES = 32
-"""Examples that are looked at, at most, for what a network computes of all of them to no effect."""
-
-GRADIENT_EXAMPLES = 32
-"""Examples at which gradients are compared with what a network does, at most, and as many where the prediction changes
-on the way from one to another: fewer hardly tell gradients that are led away in part from an input of four levels."""
-
-INSIDE = Passes(5 * IDLE_EXAMPLES + 784 + 47 * GRADIENT_EXAMPLES, 32 + 4 * GRADIENT_EXAMPLES)
-"""What it costs to look for that, for numbers that swing within the radius, and at gradients, of a network without
-either, whose gradients hold: twice each example, once more for scores, sixteen for parts of tensors, six ways of 128
-images, and 21 passes to where a prediction changes and thirteen beside two gradients at either end."""
-
 CROSSING = "crossing"
 """The stage that follows the lead of the prediction to where it changes."""
 
@@ -130,11 +127,13 @@ class Budget:
     """Steps of the further attacks on one example.
 
     Attributes:
+        steps: Of the paper's attacks.
         starts: Entropy ascents from random points, beside that from the clean image.
         climb: Steps of an entropy ascent.
         refine: Of one that goes on where another attack ended.
         walks: Walks to the decision boundary: towards the nearest class, then the likeliest others one by one.
         cross: Steps of a walk.
+        bisections: Points looked at on the way back from it.
         targets: Classes an attack makes the model sure of, beside the predicted one, the likeliest first.
         sure: Steps towards the predicted class; a third of them towards each other class.
         smooth: Steps along the gradients of a smoothed copy; half of them to make the model sure.
@@ -152,11 +151,13 @@ class Budget:
         blocks: Times that blocks of pixels are moved as one.
     """
 
+    steps: int
     starts: int
     climb: int
     refine: int
     walks: int
     cross: int
+    bisections: int
     targets: int
     sure: int
     smooth: int
@@ -175,7 +176,7 @@ class Budget:
 
     def among(self, examples: int) -> "Budget":
         """Return the same with fewer groups and channels looked at where the examples are few."""
-        share = min(1.0, examples / ALL_GROUPS_FROM)
+        share = min(1.0, examples / ALL_GROUPS_FROM) * looked_share(examples, self.steps)
         return replace(self, dormant=max(1, int(share * self.dormant)), channels=max(1, int(share * self.channels)))
 
     @property
@@ -200,11 +201,11 @@ class Budget:
         Args:
             examples: What the surrogate learns from.
         """
-        few = self.among(examples)
+        few, inside = self.among(examples), inside_passes(examples, self.steps)
         tried = few.dormant * DORMANT_REFERENCES
-        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + INSIDE.forward
+        forward = (self.surrogate_queries + 1) * examples + tried + DORMANT_REFERENCES + inside.forward
         forward += TOGETHER + REACHED_IMAGES
-        backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * few.channels + INSIDE.backward
+        backward = len(DORMANT_STEPS) * tried + REACHED_IMAGES * few.channels + inside.backward
         farther = few.reached * DORMANT_REFERENCES
         forward += 5 * farther
         backward += (REACHED_POINTS + len(REACHED_STEPS) + self.along - len(DORMANT_STEPS)) * farther
@@ -279,7 +280,7 @@ class Budget:
         third, fifth = max(1, self.sure // 3), max(1, self.queries // 5)
         # Each run looks at one more iterate than it takes steps.
         backward = (2 + self.starts) * self.climb + self.walks * (self.cross + self.refine) + self.targets * third
-        forward = 2 + self.starts + self.walks * (2 + BISECTIONS) + self.targets
+        forward = 2 + self.starts + self.walks * (2 + self.bisections) + self.targets
         # Two, as what is lowered and raised at the calibrated temperature comes on top.
         backward, forward = backward + 2 * self.sure, forward + 2
         smooth = self.smooth + max(1, self.smooth // 2)
@@ -335,14 +336,21 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         return None
 
     def share(of: float) -> int:
-        return max(1, round(of * steps))
+        return max(1, round(of * proportional))
 
+    proportional: float = steps
+    bisections = BISECTIONS
+    if effort == "standard":
+        proportional -= min(MOST_LESS * steps, max(0.0, LESS * (1 - steps / FULL_SHARE)))
+        bisections = max(1, min(BISECTIONS, steps // 5))
     plain = Budget(
+        steps=steps,
         starts=1,
         climb=share(0.4),
         refine=share(0.2),
         walks=2,
         cross=share(0.1),
+        bisections=bisections,
         targets=3,
         sure=share(0.3),
         smooth=share(0.1),
@@ -351,7 +359,7 @@ def budget(effort: Effort, steps: int) -> Budget | None:
         queries=share(1.6),
         again=3,
         rounds=4,
-        fit=share(2.0),
+        fit=max(1, 2 * steps),
         dormant=share(1.6),
         channels=share(1.28),
         along=share(0.2),
@@ -361,7 +369,8 @@ def budget(effort: Effort, steps: int) -> Budget | None:
     )
     if effort == "standard":
         return plain
-    return Budget(
+    return replace(
+        plain,
         starts=4,
         climb=share(0.8),
         refine=share(0.4),

@@ -92,8 +92,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning",),
         speaks_of=("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*"),
         spares=UNATTACKED,
-        meaning="With fewer than 20 steps the paper's attacks, and the further ones that an effort adds in proportion, "
-        "are too short to say what an attacker reaches.",
+        meaning="With fewer than 100 steps the paper's attacks, and the further ones that an effort adds in "
+        "proportion, are too short to say what an attacker reaches.",
         remedy="Audit with more steps, or with the default.",
     ),
     FlagSpec(

@@ -13,9 +13,11 @@ from seatrial.families.shared.robust_accuracy import RobustAccuracyParams, in_th
 from seatrial.families.shared.rules import LEAST, fits_its_norm
 from seatrial.families.uncertainty_span.effort import CROSSING_PASSES, DISPLACED_PASSES, Effort, budget
 from seatrial.families.uncertainty_span.limits import (
+    CROSSING_EXAMPLES,
     DISPLACED_EXAMPLES,
     INTEGRATED_EXAMPLES,
     SURROGATE_EXAMPLES,
+    looked_examples,
     pictured_examples,
     transformed_examples,
 )
@@ -101,8 +103,8 @@ class UncertaintySpanParams(FamilyParams):
         default="standard",
         description="What runs beside the paper's two attacks. `quick`: nothing but the checks of their gradients; "
         "`standard`: entropy ascent, walks to the decision boundary, gradients of a smoothed copy, score-based "
-        "searches, and transfer from a surrogate, together at most four times the cost of `quick` with 150 steps (what "
-        "is looked at once weighs more beside 20 or less of few examples); `thorough`: the "
+        "searches, and transfer from a surrogate, together at most four times the cost of `quick` from 20 "
+        "steps on (with fewer than 100 beside as few examples, fewer of these are looked at); `thorough`: the "
         "same with more steps, starts and queries, at about five times that of `standard`.",
     )
     selection: Literal["best_entropy", "final_or_clean"] = Field(
@@ -205,16 +207,16 @@ class UncertaintySpanParams(FamilyParams):
         backward += 2 * attack * min(samples, 100)
         further = budget(self.effort, self.steps)
         if further is not None:
-            each, fitted = further.passes(self.norm), min(samples, SURROGATE_EXAMPLES)
-            learnt, changed = further.surrogate_passes(fitted), further.transformed
-            forward += (each.forward + CROSSING_PASSES) * samples + learnt.forward
-            backward += learnt.backward
-            forward += changed.forward * transformed_examples(samples)
-            backward += each.backward * samples + changed.backward * transformed_examples(samples)
-            forward += further.integrated.forward * min(samples, INTEGRATED_EXAMPLES)
-            backward += further.integrated.backward * min(samples, INTEGRATED_EXAMPLES)
-            forward += DISPLACED_PASSES.forward * min(samples, DISPLACED_EXAMPLES)
-            backward += DISPLACED_PASSES.backward * min(samples, DISPLACED_EXAMPLES)
+            costs = [
+                (further.passes(self.norm), samples),
+                (further.surrogate_passes(min(samples, SURROGATE_EXAMPLES)), 1),
+                (Passes(CROSSING_PASSES, 0), min(samples, CROSSING_EXAMPLES)),
+                (further.transformed, transformed_examples(samples, self.steps)),
+                (further.integrated, looked_examples(INTEGRATED_EXAMPLES, samples, self.steps)),
+                (DISPLACED_PASSES, looked_examples(DISPLACED_EXAMPLES, samples, self.steps)),
+            ]
+            forward += sum(each.forward * examples for each, examples in costs)
+            backward += sum(each.backward * examples for each, examples in costs)
         pictured = pictured_examples(samples)
         forward += 10 * pictured
         backward += 2 * attack * pictured

@@ -18,10 +18,12 @@ from seatrial.families.uncertainty_span.effort import (
 )
 from seatrial.families.uncertainty_span.levelled import LEVELLED, levelled_passes
 from seatrial.families.uncertainty_span.limits import (
+    CROSSING_EXAMPLES,
     DISPLACED_EXAMPLES,
     GROWTH_EXAMPLES,
     INTEGRATED_EXAMPLES,
     SURROGATE_EXAMPLES,
+    looked_examples,
     pictured_examples,
     transformed_examples,
 )
@@ -46,10 +48,10 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
     if further is not None:
         costs["surrogate"] = further.surrogate_passes(min(samples, SURROGATE_EXAMPLES)).in_forward
         each = samples * further.passes(asked.norm).in_forward / len(STAGES)
-        costs |= dict.fromkeys(STAGES, each) | {CROSSING: samples * CROSSING_PASSES}
-        costs[TRANSFORMED] = transformed_examples(samples) * further.transformed.in_forward
-        costs[INTEGRATED] = min(samples, INTEGRATED_EXAMPLES) * further.integrated.in_forward
-        costs[DISPLACED] = min(samples, DISPLACED_EXAMPLES) * DISPLACED_PASSES.in_forward
+        costs |= dict.fromkeys(STAGES, each) | {CROSSING: min(samples, CROSSING_EXAMPLES) * CROSSING_PASSES}
+        costs[TRANSFORMED] = transformed_examples(samples, asked.steps) * further.transformed.in_forward
+        costs[INTEGRATED] = looked_examples(INTEGRATED_EXAMPLES, samples, asked.steps) * further.integrated.in_forward
+        costs[DISPLACED] = looked_examples(DISPLACED_EXAMPLES, samples, asked.steps) * DISPLACED_PASSES.in_forward
         costs[LEVELLED] = OnDemand(samples * levelled_passes(further).in_forward)
     costs["tempered"] = OnDemand(samples * Passes(44, 3 * steps).in_forward)
     if asked.transfer_model is not None:

@@ -41,7 +41,7 @@ def test_spans_match_the_closed_form(norm, epsilon, dual, selection) -> None:
     assert result.estimates["clean_accuracy"].value == 1.0
     # Some labels can flip, where the span ends at log 2, and some cannot.
     assert 0 < (margin < reach).sum() < 30
-    assert [flag.code for flag in result.flags] == ["quick_effort"]
+    assert [flag.code for flag in result.flags] == ["quick_effort", "few_steps"]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from benchmarks.cases import digits, train
 from seatrial.families.uncertainty_span.effort import DISPLACED, DISPLACED_PASSES
-from seatrial.families.uncertainty_span.limits import DISPLACED_EXAMPLES
+from seatrial.families.uncertainty_span.limits import DISPLACED_EXAMPLES, looked_examples
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import Context, Model, audit, measure, parameters
 from workers.families.contexts import Records
@@ -78,7 +78,7 @@ def test_it_is_an_error_of_the_check_and_records_from_before_reduce() -> None:
     # What is told is the stage's: attacks of few steps do.
     params = parameters(steps=5, effort="standard")
     result, done = audit(params, Model(remembering(network, images), 10), (images, labels))
-    assert done[DISPLACED].num_rows == DISPLACED_EXAMPLES
+    assert done[DISPLACED].num_rows == looked_examples(DISPLACED_EXAMPLES, len(images), params.steps)
     assert ("memorised_images", "error") in {(flag.code, flag.severity) for flag in result.flags}
     before = {name: table for name, table in done.items() if name != DISPLACED}
     reduced = FAMILY.reduce(params, before, 0)
@@ -134,7 +134,7 @@ def test_what_cannot_be_displaced_is_not_told_of() -> None:
     data = images, torch.zeros(30, dtype=torch.int64)
     model = Model(lambda x: torch.stack([x.flatten(1).sum(1), 8 - x.flatten(1).sum(1)], 1), 2)
     done = measure(parameters(steps=2, effort="standard"), model, data)
-    assert done[DISPLACED]["distance"].null_count == DISPLACED_EXAMPLES
+    assert done[DISPLACED]["distance"].null_count == looked_examples(DISPLACED_EXAMPLES, len(images), 2)
     assert memorised_images(Sample(done[DISPLACED]), 2, 0) == []
 
 

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES
 from seatrial.families.uncertainty_span.flags import FLAGS
+from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES
+from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import (
@@ -45,7 +46,7 @@ def test_an_honest_model_gets_no_flag_but_for_a_short_check(effort) -> None:
 
 
 def test_attacks_too_short_to_say_anything_are_flagged_whatever_the_effort() -> None:
-    for steps, told in ((19, ["few_steps"]), (20, [])):
+    for steps, told in ((99, ["few_steps"]), (100, [])):
         assert [one.code for one in flags.few_steps(parameters(steps=steps, effort="thorough"))] == told
 
 
@@ -106,7 +107,7 @@ def test_a_network_whose_gradients_float32_makes_up_is_told() -> None:
     for model, told in ((Model(lying, 4), {"failed_gradient_check"}), (NETWORK, set())):
         result, done = audit(parameters(steps=20, effort="standard"), model, DATA)
         agreements = done["surrogate"]["gradient_agreements"]
-        assert len(agreements[0]) == 2 * GRADIENT_EXAMPLES
+        assert len(agreements[0]) == 2 * looked_examples(GRADIENT_EXAMPLES, len(IMAGES), 20)
         assert agreements[1].as_py() is None
         assert codes(result) & {"failed_gradient_check"} == told
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import INTEGRATED
-from seatrial.families.uncertainty_span.limits import INTEGRATED_EXAMPLES
+from seatrial.families.uncertainty_span.limits import FULL_STEPS, INTEGRATED_EXAMPLES
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import Model, audit, parameters
 from workers.families.uncertainty_span import evidence
@@ -37,7 +37,7 @@ def behind(far: float) -> Model:
 
 def test_a_network_behind_waves_is_told_and_the_network_is_not() -> None:
     assert (behind(0.25).logits(IMAGES).argmax(1) == 0).all()
-    params = parameters(steps=40, effort="standard")
+    params = parameters(steps=FULL_STEPS, effort="standard")
     result, done = audit(params, behind(0.25), (IMAGES, LABELS))
     assert done[INTEGRATED].num_rows == INTEGRATED_EXAMPLES
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]

@@ -63,7 +63,7 @@ def test_it_comes_near_what_gradients_find_and_says_that_it_had_none() -> None:
     reached, best = spans(Sample(done["attack"])).mean(), spans(Sample(by_gradients)).mean()
     assert 0.8 * best < reached
     assert result.estimates["mus_worst"].value == pytest.approx(float(reached))
-    assert flags_of(result) == {"gradient_free": "warning"}
+    assert flags_of(result) == {"gradient_free": "warning", "few_steps": "warning"}
     assert "mus_calibrated" not in result.estimates
     assert "span_growth" not in result.estimates
 

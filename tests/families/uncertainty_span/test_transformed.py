@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.limits import transformed_examples
+from seatrial.families.uncertainty_span.limits import FULL_STEPS, transformed_examples
 from seatrial.statistics.samples import Sample
 from tests.families.in_memory import Context
 from tests.families.uncertainty_span.audits import DATA, IMAGES, LABELS, NETWORK, Model, audit, parameters
@@ -45,7 +45,7 @@ def test_a_model_that_is_another_one_behind_a_gate_is_told(opens) -> None:
     images = (images * 255).round() / 255
     assert not opens(images).any()
     result, done = audit(parameters(steps=20, effort="standard"), gated(opens), (images, DATA[1]))
-    assert done["transformed"].num_rows == transformed_examples(len(images))
+    assert done["transformed"].num_rows == transformed_examples(len(images), 20)
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
     assert flag.severity == "error"
     assert "after a plain change" in flag.message
@@ -115,7 +115,9 @@ def test_a_model_whose_entropy_is_that_of_all_images_is_told_by_decisions_wherev
     images = (DATA[0] * 0.8 * 255).round() / 255
     least = images.flatten(1).amin(1).max() + 0.02
     labels = answers(images).argmax(1)
-    result, done = audit(parameters(steps=20, effort="standard", epsilon=0.16), Model(answers, 4), (images, labels))
+    result, done = audit(
+        parameters(steps=FULL_STEPS, effort="standard", epsilon=0.16), Model(answers, 4), (images, labels)
+    )
     assert np.asarray(done["ascent"]["changed"]).mean() < 0.1
     changed = np.asarray(done["transformed"]["changed"])
     assert changed.mean() > 0.5

@@ -11,7 +11,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import BISECTIONS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import annealed_entropy, margin_temperature
 from workers.attacks.losses import cross_entropy, entropy, margin
@@ -79,7 +78,7 @@ def walk(attack: FurtherAttack, rank: int) -> None:
     )
     everyone = torch.arange(len(predictions), device=predictions.device)
     inside, outside = attack.batch.images, found.best
-    for _ in range(BISECTIONS):
+    for _ in range(attack.budget.bisections):
         attack.context.check_cancelled()
         middle = (inside + outside) / 2
         logits = forward(attack.model, middle)

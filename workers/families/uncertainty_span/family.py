@@ -12,10 +12,12 @@ from seatrial.families.shared.robust_accuracy import SECOND as ROBUST_SECOND
 from seatrial.families.uncertainty_span.effort import CROSSING, DISPLACED, INTEGRATED, PICTURES, STAGES, TRANSFORMED
 from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.families.uncertainty_span.limits import (
+    CROSSING_EXAMPLES,
     DISPLACED_EXAMPLES,
     GROWTH_EXAMPLES,
     INTEGRATED_EXAMPLES,
     SURROGATE_EXAMPLES,
+    looked_examples,
     transformed_examples,
 )
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -91,10 +93,12 @@ class UncertaintySpan:
             # Of one piece: it learns from all of them.
             surrogate = Stage(SURROGATE, limit=SURROGATE_EXAMPLES, grain=SURROGATE_EXAMPLES, is_whole=True)
             planned.append(surrogate)
-            planned += [Stage(name) for name in (*STAGES, CROSSING)]
-            planned.append(Stage(TRANSFORMED, limit=transformed_examples(done["attack"].num_rows)))
-            planned.append(Stage(INTEGRATED, limit=INTEGRATED_EXAMPLES))
-            planned.append(Stage(DISPLACED, limit=DISPLACED_EXAMPLES))
+            planned += [Stage(name) for name in STAGES]
+            planned.append(Stage(CROSSING, limit=CROSSING_EXAMPLES))
+            samples = done["attack"].num_rows
+            planned.append(Stage(TRANSFORMED, limit=transformed_examples(samples, params.steps)))
+            planned.append(Stage(INTEGRATED, limit=looked_examples(INTEGRATED_EXAMPLES, samples, params.steps)))
+            planned.append(Stage(DISPLACED, limit=looked_examples(DISPLACED_EXAMPLES, samples, params.steps)))
             if kept_inner_scores(done.get(SURROGATE)):
                 planned.append(Stage(LEVELLED))
         if flags.is_saturated(Sample(done["attack"])):

@@ -12,6 +12,7 @@ import numpy as np
 
 from seatrial.contracts.estimates import Flag
 from seatrial.contracts.family import Severity
+from seatrial.families.uncertainty_span.limits import FULL_STEPS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.reporting.numbers import format_aligned
 from seatrial.reporting.words import enumerate_words
@@ -102,14 +103,14 @@ def quick_effort(params: UncertaintySpanParams) -> list[Flag]:
 
 def few_steps(params: UncertaintySpanParams) -> list[Flag]:
     """Flag attacks that are too short to say what an attacker reaches, whatever effort they were asked with."""
-    if params.steps >= ENOUGH_STEPS:
+    if params.steps >= FULL_STEPS:
         return []
     return [
         Flag(
             code="few_steps",
             severity="warning",
             message=f"The attacks have {params.steps} steps, and what effort {params.effort} adds is in proportion: "
-            f"fewer than {ENOUGH_STEPS} are too short to say what an attacker reaches.",
+            f"fewer than {FULL_STEPS} are too short to say what an attacker reaches.",
         )
     ]
 

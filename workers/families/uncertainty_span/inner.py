@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import GRADIENT_EXAMPLES, IDLE_EXAMPLES, TOGETHER
+from seatrial.families.uncertainty_span.effort import TOGETHER
+from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EXAMPLES
 from seatrial.families.uncertainty_span.levelled import INNER_SCORES
+from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
@@ -43,7 +45,7 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
         images: (n, ...), the first of which is the middle of the radius.
     """
     model, cancelled = context.classifier.logits, context.check_cancelled
-    box, some = box_of(context.classifier), images[:IDLE_EXAMPLES].detach()
+    box, some = box_of(context.classifier), _first(IDLE_EXAMPLES, params, images).detach()
     drawn = make_region(params.norm, some, params.epsilon, box).draw(context.generators("idle", list(range(len(some)))))
     idle = [
         name
@@ -66,7 +68,10 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
     """
-    model, mixed = context.classifier.logits, _half_drawn(params, context, images[:IDLE_EXAMPLES], "inner scores")
+    model, mixed = (
+        context.classifier.logits,
+        _half_drawn(params, context, _first(IDLE_EXAMPLES, params, images), "inner scores"),
+    )
     found = inner_scores(model, mixed, INNER_SCORES, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
     return [[int(place.number[0]), place.number[1], place.view] for place in found]
 
@@ -109,13 +114,18 @@ def checked_gradients(params: UncertaintySpanParams, context: ImageContext, imag
         images: (n, ...), of which the first are looked at.
     """
     model, box = context.classifier.logits, box_of(context.classifier)
-    mixed = _half_drawn(params, context, images[:GRADIENT_EXAMPLES], "gradient check")
+    mixed = _half_drawn(params, context, _first(GRADIENT_EXAMPLES, params, images), "gradient check")
     between = boundary_images(model, mixed, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
     found = gradient_agreements(
         model, torch.cat([mixed, between]), box, batch_size=TOGETHER, check_cancelled=context.check_cancelled
     )
     agreements: list[float] = found[~found.isnan()].tolist()
     return agreements
+
+
+def _first(most: int, params: UncertaintySpanParams, images: Tensor) -> Tensor:
+    """Return those of the images that are looked at, ``most`` of them at most."""
+    return images[: looked_examples(most, len(images), params.steps)]
 
 
 def _half_drawn(params: UncertaintySpanParams, context: ImageContext, images: Tensor, purpose: str) -> Tensor:

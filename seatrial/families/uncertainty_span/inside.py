@@ -1,0 +1,26 @@
+"""How many examples a network is looked into at, and what that costs."""
+
+from seatrial.contracts.costs import Passes
+from seatrial.families.uncertainty_span.limits import looked_examples
+
+IDLE_EXAMPLES = 32
+"""Examples that are looked at, at most, for what a network computes of all of them to no effect."""
+
+GRADIENT_EXAMPLES = 32
+"""Examples at which gradients are compared with what a network does, at most, and as many where the prediction changes
+on the way from one to another: fewer hardly tell gradients that are led away in part from an input of four levels."""
+
+
+def inside_passes(examples: int, steps: int) -> Passes:
+    """Return what it costs to look for that, for numbers that swing within the radius, and at gradients.
+
+    Of a network without either, whose gradients hold: twice each example, once more for scores, sixteen for parts of
+    tensors, six ways of 128 images, and 21 passes to where a prediction changes and thirteen beside two gradients at
+    either end.
+
+    Args:
+        examples: Audited.
+        steps: Of the paper's attacks.
+    """
+    idle, followed = (looked_examples(most, examples, steps) for most in (IDLE_EXAMPLES, GRADIENT_EXAMPLES))
+    return Passes(5 * idle + 784 + 47 * followed, 32 + 4 * followed)
