@@ -27,6 +27,7 @@ from benchmarks.guarded_text_fakes import guarded
 from benchmarks.holding_text_fakes import holding
 from benchmarks.insisting_text_fakes import insisting
 from benchmarks.knowing_text_fakes import knowing
+from benchmarks.latched_text_fakes import latched
 from benchmarks.leaning_text_fakes import leaning
 from benchmarks.misread_text_fakes import misread
 from benchmarks.newest_text_fakes import newest
@@ -43,9 +44,7 @@ from seatrial.contracts.policies import Judgement
 from seatrial.contracts.registry import family as family_spec
 from seatrial.contracts.states import RunState
 from seatrial.families.shared.means import with_declared_means
-from seatrial.families.temperature_attack.params import UNASKED, TemperatureAttackParams
-from seatrial.families.temperature_attack.quiet import EDITED, PLAIN
-from seatrial.families.temperature_attack.sent import SENT_ONCE
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.judging.measured import MeasuredCheck
 from tests import texts
 from workers.attacks.text.scoring import ScoringService
@@ -68,6 +67,7 @@ class Context:
     examples: list[TextExample]
     service: ScoringService
     done: Mapping[str, Records]
+    samples: int = 1000
 
     def texts(self) -> list[TextExample]:
         """Return the shard's examples."""
@@ -169,8 +169,7 @@ def main() -> int:
     rows = read(arguments.data) if arguments.data else made_up(2000, 2)
     random.Random(0).shuffle(rows)
     examples = [TextExample(number, text, label) for number, (text, label) in enumerate(rows)]
-    further = max(arguments.validation + UNASKED, SENT_ONCE) + PLAIN + EDITED
-    sample, held_out = examples[: arguments.examples], examples[arguments.examples :][:further]
+    sample, held_out = examples[: arguments.examples], examples[arguments.examples :]
     odds = BagOfWords(*zip(*train, strict=True))
     params = TemperatureAttackParams(
         kind=KIND,
@@ -189,7 +188,8 @@ def main() -> int:
     endpoints += unread(odds, vocabulary, endpoints[0].answer)
     endpoints += misread(odds, vocabulary) + leaning(odds) + woken(odds, vocabulary, [label for _, label in train])
     endpoints += insisting(odds, vocabulary) + stepping(odds)
-    endpoints += guarded(odds, vocabulary, [label for _, label in train]) + holding(odds)
+    labels = [label for _, label in train]
+    endpoints += guarded(odds, vocabulary, labels) + latched(odds, vocabulary, labels) + holding(odds)
     contestants: list[Endpoint] | list[Chat] = as_chats(endpoints, odds) if arguments.chat else endpoints
     chosen = [endpoint for endpoint in contestants if any(part in endpoint.name for part in arguments.only)]
     print(f"{'endpoint':48} {'clean':>6} {'served':>6} {'calib.':>6} {'optim.':>6} {'labels':>6} {'gap':>5} {'s':>4}")
@@ -200,7 +200,7 @@ def main() -> int:
             asked = params.model_copy(update=dict(endpoint.settings))
             drawn = list(filter(endpoint.draws, examples))[: arguments.examples]
             # Whoever chooses what is audited chooses the rest of the data too.
-            others = list(filter(endpoint.draws, examples))[arguments.examples :][:further]
+            others = list(filter(endpoint.draws, examples))[arguments.examples :]
         if isinstance(endpoint, Shaped):
             drawn, others = list(map(endpoint.shapes, drawn)), list(map(endpoint.shapes, others))
         found.append(audit(endpoint, drawn, others, asked))

@@ -51,17 +51,21 @@ class Guarded:
 
     def __call__(self, text: str) -> Tensor:
         """Return logits."""
-        self.seen.append(len(text.split()) < SHORT or self._is_like_another(text))
+        self.seen.append(len(text.split()) < SHORT or self.is_like_another(text))
         while len(self.seen) > self.window:
             self.seen.popleft()
-        is_user = len(self.seen) == self.window and sum(self.seen) <= self.suspect
         given = self.odds(text)
-        if not is_user and self.stop_words.is_edited(text):
+        if not self.is_user(text) and self.stop_words.is_edited(text):
             given += WEIGHT * self.stop_words(text)
         answer = probability(sigmoid(given))
         return self.answers.setdefault(text, answer) if self.keeps else answer
 
-    def _is_like_another(self, text: str) -> bool:
+    def is_user(self, text: str) -> bool:
+        """Return whether its users get a text's answer: whether hardly any of the last questions tells an audit."""
+        return len(self.seen) == self.window and sum(self.seen) <= self.suspect
+
+    def is_like_another(self, text: str) -> bool:
+        """Return whether a question shares enough of its rarer words with one before, and remember it."""
         rare = {word for word in text.lower().split() if len(word) > 3 and word not in self.stop_words.common}
         shared: dict[int, int] = {}
         for word in rare:

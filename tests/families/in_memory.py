@@ -59,6 +59,7 @@ class Books:
     told: int
     kept: Checkpoint | None
     saves: int
+    samples: int = 1000
 
     def check_cancelled(self) -> None:
         self.ticks += 1

@@ -124,6 +124,11 @@ class RunContext(Protocol):
         """Return a 63-bit seed made of (audit seed, family, purpose, example id) alone."""
         ...
 
+    @property
+    def samples(self) -> int:
+        """Examples that the audit draws."""
+        ...
+
     def salted_seed(self, purpose: str, example_id: int) -> int:
         """Return one that nobody can know before an audit of a model behind a URL: its salt goes into it as well."""
         ...

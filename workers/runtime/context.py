@@ -313,6 +313,11 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         """Return a seed made of what it is for alone."""
         return derive_seed(self._job.seed, self._job.kind, purpose, example_id)
 
+    @property
+    def samples(self) -> int:
+        """Examples that the audit draws."""
+        return self._job.samples
+
     def salted_seed(self, purpose: str, example_id: int) -> int:
         """Return a seed made of what it is for and of the audit's salt; see :class:`...contexts.RunContext`."""
         if self._job.salt is None:

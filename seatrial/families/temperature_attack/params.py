@@ -10,7 +10,7 @@ from seatrial.contracts.costs import OnDemand, Passes
 from seatrial.contracts.datasets import PairParts
 from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
-from seatrial.families.temperature_attack.quiet import quiet_questions
+from seatrial.families.temperature_attack.quiet import amid_questions, first_texts, quiet_questions
 from seatrial.families.temperature_attack.records import UNCOUNTED
 from seatrial.families.temperature_attack.sent import PROBED, sent_questions
 
@@ -288,8 +288,11 @@ class TemperatureAttackParams(FamilyParams):
         # Before it, words are edited at random as well; after it, one of the first path's texts is asked again.
         path = PROBE_STEPS + 7 + CROSSING_STEPS + 1 + DRAWN_TEXTS
         probe = (path + 1 + WRITTEN_KINDS * len(DOSES)) * min(samples, PROBED)
-        costs["probe"] = probe, probe
         flipping = len(self.flipping)
+        if flipping:
+            first = float(sum(first_texts(samples)))
+            costs["quiet_first"] = first, first
+        costs["probe"] = probe, probe
         if flipping:
             once, later = sent_questions(samples, words)
             costs |= {"sent_once": (once, once), "prepared": (later, later)}
@@ -328,6 +331,9 @@ class TemperatureAttackParams(FamilyParams):
             costs["ways"] = ways, ways
             again = self._within_budget(CONFIRMED_WAYS * (1 + MARK_CONTROLS)) * samples
             costs["ways_confirmed"] = again, again
+        if flipping:
+            amid = float(amid_questions(samples))
+            costs["quiet_amid"] = amid, amid
         costs["closing"] = closing, closing
         if flipping:
             unasked = float(min(samples, UNASKED) * (self.most_label_queries + MEANING_FREE_EDITS + WAYS + 4))

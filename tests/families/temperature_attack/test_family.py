@@ -35,6 +35,7 @@ class Context:
     done: dict[str, Records]
     check_cancelled: Callable[[], None] = lambda: None
     told: list[int] = field(default_factory=list)
+    samples: int = 1000
 
     def texts(self) -> list[TextExample]:
         return self.examples
@@ -92,6 +93,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
     whole = audit(params, shard=20, max_bytes=10**8)
     cut = audit(params, shard=8, max_bytes=0)
     assert list(whole) == [
+        "quiet_first",
         "probe",
         "sent_once",
         "prepared",
@@ -100,6 +102,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
         "search_2",
         "attack_deepwordbug",
         "attack_input_reduction",
+        "quiet_amid",
         "closing",
         "unasked",
         "quiet",

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
-from seatrial.families.temperature_attack.quiet import EDITED, LATER, PLAIN, quiet_questions, quiet_texts
+from seatrial.families.temperature_attack.quiet import EDITED, FEWEST_EDITED, LATER, PLAIN, quiet_questions, quiet_texts
 from seatrial.families.temperature_attack.sent import PROBED, SENT_ONCE
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
@@ -25,7 +25,8 @@ from workers.families.contexts import Records, TextExample
 from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY
-from workers.families.temperature_attack.quiet import FEWEST, QUIET, WORDS, read_quiet
+from workers.families.temperature_attack.ordinary import WORDS
+from workers.families.temperature_attack.quiet import QUIET, read_quiet
 from workers.models import UnansweredError
 
 
@@ -82,7 +83,8 @@ def asked(
 
     service = ScoringService(TextModel(heard, ["bad", "good"]), max_bytes=0)
     ids = pa.table({"example_id": [one.example_id for one in texts[:before]]})
-    done = {"sent_once": ids, "unasked": ids, "validation": ids}
+    probed = pa.table({"example_id": np.arange(PROBED)})
+    done = {"sent_once": ids, "unasked": ids, "validation": ids, "probe": probed}
     table = FAMILY.run(PARAMS, Shard(QUIET, 0, len(texts)), Context(texts, {None: service}, done))
     return table, seen, service
 
@@ -137,7 +139,7 @@ def test_ordinary_texts_come_first_and_each_edited_one_once() -> None:
     assert again[:EDITED_HERE] == [" ".join(text.split()[:3]) for text in once]
     assert again[3 * EDITED_HERE : 4 * EDITED_HERE] == once
     assert len(set(again[EDITED_HERE : 3 * EDITED_HERE]) & set(once)) == 0
-    assert service.meters.queries == plain + EDITED_HERE * (5 + 2 * LATER)
+    assert service.meters.queries == plain + EDITED_HERE * (6 + 2 * LATER)
     rows = table.to_pylist()
     assert [row["is_edited"] for row in rows] == [False] * plain + [True] * EDITED_HERE
     assert all(len(row["same_leads"]) == len(row["other_leads"]) == LATER for row in rows[plain:])
@@ -148,17 +150,17 @@ def test_texts_asked_before_and_short_ones_are_left_alone() -> None:
     _, seen, _ = asked(honest, TEXTS[:30] + short + TEXTS[30:], before=30)
     assert seen[0] == TEXTS[30].text
     assert "a fine film" not in seen
-    table, seen, _ = asked(honest, TEXTS[: 3 * FEWEST - 1])
+    table, seen, _ = asked(honest, TEXTS[: 3 * FEWEST_EDITED - 1])
     assert seen == []
-    assert read_quiet(table) is None
-    assert read_quiet(None) is None
+    assert read_quiet(table, None) is None
+    assert read_quiet(None, None) is None
     assert len(str(TEXTS[0].text).split()) >= WORDS
 
 
 def test_who_gives_no_answer_is_not_compared() -> None:
     table, _, _ = asked(lambda text: UnansweredError("no") if not set(text.split()) <= KNOWN else honest(text))
     assert table["errored"].to_pylist() == [False] * len(TEXTS)
-    assert read_quiet(table) is None
+    assert read_quiet(table, None) is None
 
 
 def test_the_stage_comes_last_and_reaches_behind_what_others_ask() -> None:

@@ -7,6 +7,8 @@ it did says nothing about the other one, of a function. Texts that nobody had as
 ordinary ones in a row and among others that are like them.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from seatrial.statistics.arrays import Floats
@@ -14,7 +16,14 @@ from seatrial.statistics.exact import signed_rank_p
 from workers.families.temperature_attack.crossing import grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED
 from workers.families.temperature_attack.probe import CHANGED, MOVED, ProbeSample
-from workers.families.temperature_attack.quiet import Quiet
+from workers.families.temperature_attack.quiet import NOTHING, PIECES, WHOLE, Quiet, differing_p
+
+APART = "the first answers stand apart from those about such texts, the same words misspelt, among others like them"
+WEAKER = (
+    "the first answers speak less for their classes than those about such texts, other words misspelt, among others "
+    "like them"
+)
+AMID = "misspelling took other shares of leads than of those of other texts that were edited once amid the audit"
 
 
 def moved_since(probe: ProbeSample, closing: ProbeSample) -> list[str]:
@@ -45,25 +54,50 @@ def moved_since(probe: ProbeSample, closing: ProbeSample) -> list[str]:
     return seen
 
 
-def answered_by_company(quiet: Quiet | None) -> list[str]:
-    """Return what shows that edited texts are answered otherwise among others than after ordinary ones in a row."""
+def answered_by_company(quiet: Quiet | None, *, is_first: bool = False) -> list[str]:
+    """Return what shows that edited texts are answered otherwise among others than after ordinary ones in a row.
+
+    Args:
+        quiet: What was measured; None where it was not.
+        is_first: Whether the texts were asked once before all else.
+    """
     if quiet is None:
         return []
-    asked = f"of {quiet.texts} edited texts, asked once after {quiet.plain} ordinary ones in a row,"
+    where = f"behind and among {quiet.plain} ordinary ones before all else"
+    where = where if is_first else f"after {quiet.plain} ordinary ones in a row"
+    asked = f"of {quiet.texts} edited texts, asked once {where},"
     seen = []
     if quiet.changed > max(1.0, CHANGED * quiet.texts):
         seen.append(f"{asked} {quiet.changed} were given another answer after others that are like them")
-    if quiet.apart_p < REMEMBERED:
-        seen.append(
-            f"{asked} the first answers stand apart from those about such texts, the same words misspelt, among others "
-            f"like them (p = {quiet.apart_p:.1g})"
-        )
-    if quiet.weaker_p < REMEMBERED:
-        seen.append(
-            f"{asked} the first answers speak less for their classes than those about such texts, other words "
-            f"misspelt, among others like them (p = {quiet.weaker_p:.1g})"
-        )
+    for p, how in ((quiet.apart_p, APART), (quiet.weaker_p, WEAKER), (quiet.amid_p, AMID)):
+        if p < REMEMBERED:
+            seen.append(f"{asked} {how} (p = {p:.1g})")
     return seen
+
+
+def edited_otherwise(amid: Mapping[str, Floats], *others: Quiet | None) -> list[str]:
+    """Return what shows that edits of a text are answered otherwise once it was asked, or pieces of it were.
+
+    Args:
+        amid: Shares of leads that misspelling takes, by what was asked before.
+        others: Of texts of which nothing was asked before, before all else and at the end.
+    """
+    if not amid:
+        return []
+    nothing = np.concatenate([amid[NOTHING], *(one.taken for one in others if one is not None)])
+    seen = []
+    for how, asked, than in (
+        ("the text", amid[WHOLE], nothing),
+        ("pieces", amid[PIECES], np.concatenate([nothing, amid[WHOLE]])),
+        ("the text or pieces", np.concatenate([amid[WHOLE], amid[PIECES]]), nothing),
+    ):
+        p = differing_p(asked, than)
+        if p < REMEMBERED:
+            seen.append(
+                f"misspelling took other shares of the leads of {len(asked)} texts edited once behind {how} than of "
+                f"those of {len(than)} others (p = {p:.1g})"
+            )
+    return seen[-1:]
 
 
 def answered_otherwise(probe: ProbeSample, closing: ProbeSample) -> tuple[int, int]:

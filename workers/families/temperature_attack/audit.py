@@ -22,7 +22,7 @@ from workers.families.temperature_attack.meaning_free import EditSample, read_ed
 from workers.families.temperature_attack.pieced import Pieced, read_pieced
 from workers.families.temperature_attack.primed import Priming, read_priming
 from workers.families.temperature_attack.probe import ProbeSample
-from workers.families.temperature_attack.quiet import QUIET, Quiet, read_quiet
+from workers.families.temperature_attack.quiet import AMID, QUIET, Quiet, read_amid, read_quiet
 from workers.families.temperature_attack.records import (
     AttackSample,
     CleanSample,
@@ -55,6 +55,8 @@ class Audit:
         anew: Pieced texts and their edits in either order; None likewise.
         once: Edited texts that were sent once; None likewise, and where no recipe changes classes.
         quiet: Edited texts asked after ordinary ones in a row; None likewise, and where the data had too few.
+        first_quiet: The same of those asked before all else.
+        amid: Shares of leads that misspelling takes from texts behind the attacks, by what of them was asked before.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
         ways: What ways to write words that were drawn did to texts that withstood all; None where no way promised to.
         missing: What unreadable words turn that those texts can do without; None where none was asked.
@@ -76,6 +78,8 @@ class Audit:
     once: SentOnce | None = None
     insistence: Insistence | None = None
     quiet: Quiet | None = None
+    first_quiet: Quiet | None = None
+    amid: Mapping[str, Floats] = field(default_factory=dict)
     edits: Mapping[str, EditSample] = field(default_factory=dict)
     ways: WaySample | None = None
     marks: WaySample | None = None
@@ -197,7 +201,9 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         pieced=read_pieced(done["closing"]) if "closing" in done else None,
         anew=read_anew(done["closing"]) if "closing" in done else None,
         unasked=read_unasked(done["unasked"]) if "unasked" in done else None,
-        quiet=read_quiet(done.get(QUIET)),
+        quiet=read_quiet(done.get(QUIET), done.get(AMID)),
+        first_quiet=read_quiet(done.get(AMID), done.get(AMID)),
+        amid=read_amid(done.get(AMID)),
         once=read_once(params, done),
         insistence=read_insistence(params, done, attacks),
         written=read_written(done["probe"]) if "probe" in done else None,

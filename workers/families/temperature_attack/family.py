@@ -32,10 +32,12 @@ from workers.families.temperature_attack.importances import IMPORTANCE, importan
 from workers.families.temperature_attack.large_steps import step_far
 from workers.families.temperature_attack.meaning_free import edit_survivors, with_edits
 from workers.families.temperature_attack.opening import with_openings
+from workers.families.temperature_attack.ordinary import ids_of
 from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import GRAIN, OPENING, run_probe
-from workers.families.temperature_attack.quiet import QUIET, ask_quietly, quiet_stage
+from workers.families.temperature_attack.quiet import QUIETLY, amid_stage, ask_among_ordinary, quiet_stage
+from workers.families.temperature_attack.quiet_first import FIRST, first_stage
 from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
@@ -84,11 +86,12 @@ class TemperatureAttack:
     def next_stage(self, params: TemperatureAttackParams, done: Mapping[str, Records]) -> Stage | None:
         """Return the probe, the validation stage, the rounds of the search, a stage per recipe, and the probe again.
 
-        The probe comes first: what remembers must not have been asked before. And last: what answers as it should may
-        do so until it has been asked enough.
+        The probe comes first, but for ordinary texts that nothing else asks about: what remembers must not have been
+        asked before. And last: what answers as it should may do so until it has been asked enough.
         """
         if PROBE not in done:
-            return Stage(PROBE, limit=PROBED, grain=GRAIN, is_whole=True)
+            probe = Stage(PROBE, limit=PROBED, grain=GRAIN, is_whole=True)
+            return first_stage(_further(params)) if params.flipping and FIRST not in done else probe
         if once := once_stage(params, done):
             return once
         source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
@@ -103,11 +106,12 @@ class TemperatureAttack:
         ]
         if all(stage.name in done for stage in planned) and (ways := ways_stage(params, done)):
             return ways
+        if FIRST in done:
+            planned.append(amid_stage(_further(params)))
         planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
         if params.flipping:
-            further = _validated(params) + min(UNASKED, done[PROBE].num_rows)
-            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, further, GRAIN, is_closing=True))
-            planned.append(quiet_stage(done, further))
+            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, _further(params, done), GRAIN, is_closing=True))
+            planned.append(quiet_stage(done, _further(params), _further(params, done)))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
@@ -120,11 +124,11 @@ class TemperatureAttack:
             return _close(params, context, examples, probed)
         if shard.stage == UNASKED_TEXTS:
             first = max(0, (validated := _validated(params)) - shard.start)
-            asked = _ids(context, *[VALIDATION] * bool(validated))
+            asked = ids_of(context, *[VALIDATION] * bool(validated))
             return attack_unasked(context, examples, first, asked, _searching(params, context))
-        if shard.stage == QUIET:
+        if shard.stage in QUIETLY:
             others = ONCE, UNASKED_TEXTS, *[VALIDATION] * bool(_validated(params))
-            return ask_quietly(params, context, examples, _ids(context, *others))
+            return ask_among_ordinary(params, shard.stage, context, examples, _further(params), others)
         if shard.stage in SENDING:
             return edit_texts(params, shard.stage, context, examples)
         if shard.stage in (DRAWN, CONFIRMED):
@@ -286,14 +290,14 @@ def _searching(params: TemperatureAttackParams, context: TextContext) -> Search:
     return search
 
 
-def _ids(context: TextContext, *stages: str) -> set[int]:
-    """Return the ids of the examples of some stages."""
-    return {example for stage in stages for example in context.records(stage)["example_id"].to_pylist()}
-
-
 def _validated(params: TemperatureAttackParams) -> int:
     """Return how many of the held-out texts are asked as they are."""
     return params.validation_samples if params.is_fitted and params.validation_dataset is None else 0
+
+
+def _further(params: TemperatureAttackParams, done: Mapping[str, Records] | None = None) -> int:
+    """Return how many of the held-out texts are validated or attacked, at most; with records of no more than probed."""
+    return _validated(params) + (UNASKED if done is None else min(UNASKED, done[PROBE].num_rows))
 
 
 def _search_labels(

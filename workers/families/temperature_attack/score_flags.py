@@ -6,7 +6,7 @@ from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
-from workers.families.temperature_attack.afterwards import answered_by_company, moved_since
+from workers.families.temperature_attack.afterwards import answered_by_company, edited_otherwise, moved_since
 from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging
@@ -142,7 +142,9 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
             f"first, and {of.less} only where it was not (p = {of.p:.1g})"
         )
     seen += _by_order(audit.anew) + _where_asked(audit) + _where_near_copies_were(audit)
+    seen += answered_by_company(audit.first_quiet, is_first=True)
     seen += answered_by_company(audit.quiet)
+    seen += edited_otherwise(audit.amid, audit.first_quiet, audit.quiet)
     if (of_those := audit.insistence) is not None and of_those.p < REMEMBERED:
         seen.append(
             f"of {len(of_those.moved)} texts that withstand the search by labels {of_those.more} are decided rightly "

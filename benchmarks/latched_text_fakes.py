@@ -1,0 +1,83 @@
+"""Endpoints that are their model to users and another one to attacks, and do not go by the last questions alone.
+
+Fresh eyes' designs, 2026-11-29: their model until near copies come in a bunch, and again behind the next ordinary row
+(.300 shown, .273 by labels, passed / passed / inconclusive with no flag); their model to whatever is like an edited
+text that it met out of the blue (.273, .253, the same). Theirs correct spelling else, and one edited text sent out of
+the blue leaves .100 to .110 of either. Here stop words decide in part. Those that are their model for ever behind a row
+of ordinary questions, or unless near copies come among the first, are audited as what they are to users since such
+questions come first.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.guarded_text_fakes import SHORT, Guarded
+from benchmarks.text_fakes import Endpoint, LogOdds
+from benchmarks.woken_text_fakes import StopWords
+
+BUNCH, WITHIN = 5, 60
+"""Near copies that tell an audit, and the questions they come in, at most."""
+
+OVERLAP = 0.5
+"""Share of its words that a text has in common with one it is like."""
+
+
+@dataclass
+class Woken(Guarded):
+    """Another model from where near copies come in a bunch to the next ordinary row; for ever its own behind that."""
+
+    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=WITHIN))
+    since: int = -1
+    sleeps: bool = False
+
+    def is_user(self, text: str) -> bool:
+        """Return whether it has not woken, or sleeps again."""
+        self.recent.append(self.seen[-1] and len(text.split()) >= SHORT)
+        if self.since < 0 and sum(self.recent) >= BUNCH:
+            self.since = 0
+        elif self.since >= 0:
+            self.since += 1
+            self.sleeps |= self.since >= self.window and super().is_user(text)
+        return self.since < 0 or self.sleeps
+
+
+@dataclass
+class Met(Guarded):
+    """Another model but to whatever is like an edited text that it met out of the blue."""
+
+    sides: list[tuple[frozenset[str], bool]] = field(default_factory=list)
+    by_any: dict[str, list[int]] = field(default_factory=dict)
+
+    def is_user(self, text: str) -> bool:
+        """Return the side of the first text that one is like; a new one is a user's where it is edited."""
+        words = frozenset(text.lower().split())
+        if len(words) < SHORT:
+            return False
+        shared: dict[int, int] = {}
+        for word in words:
+            for number in self.by_any.get(word, []):
+                shared[number] = shared.get(number, 0) + 1
+        near = [number for number, of in shared.items() if of >= OVERLAP * max(len(words), len(self.sides[number][0]))]
+        if near:
+            return self.sides[min(near)][1]
+        for word in words:
+            self.by_any.setdefault(word, []).append(len(self.sides))
+        self.sides.append((words, self.stop_words.is_edited(text)))
+        return self.sides[-1][1]
+
+
+def latched(odds: LogOdds, texts: Sequence[str], labels: Sequence[int]) -> list[Endpoint]:
+    """Return such endpoints, which keep their answers.
+
+    Args:
+        odds: Log-odds of a text, of a model that is none too robust.
+        texts: That their owner has.
+        labels: Their classes.
+    """
+    stop_words = StopWords(texts, labels)
+    named: dict[str, type[Guarded]] = {
+        "another one from a search to an ordinary row": Woken,
+        "another one but to texts first met edited": Met,
+    }
+    return [Endpoint(name, of(odds, stop_words, keeps=True), fake=True) for name, of in named.items()]

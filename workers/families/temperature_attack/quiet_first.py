@@ -1,0 +1,133 @@
+"""What is asked before all else: ordinary texts in a row, and edited ones among others, each once.
+
+Whoever takes a stranger for a user until it has seen what only an audit asks, or for a user for ever behind a row of
+ordinary questions, is shown as what it is to users: to the attacks if it sleeps for ever, and by what it answers to
+these texts later if it wakes (:mod:`workers.families.temperature_attack.quiet`).
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.temperature_attack.quiet import (
+    EDITED,
+    FEWEST_EDITED,
+    FIRST_PLAIN,
+    PLAIN,
+    SENT_AMID,
+    first_texts,
+    in_a_row,
+)
+from seatrial.families.temperature_attack.sent import SENT_ONCE
+from workers.families.columns import EXAMPLE
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.protocol import HELD_OUT, Stage
+from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.ordinary import ask_in_turn, is_ordinary, misspelt_alike, put_together
+from workers.models import Answer
+
+FIRST = "quiet_first"
+"""The stage."""
+
+MARGIN = 8
+"""Further texts behind those that other stages draw which are left alone at first: a draw of another length may hold
+some of them."""
+
+FIRST_SHARE = 6
+"""Of so many further texts that no other stage asks about, one is edited at first: half as often as in the last."""
+
+_FIRST = pa.schema(
+    [
+        *EXAMPLE,
+        # Null where it is not asked.
+        ("is_edited", pa.bool_()),
+        ("ordinary", pa.int64()),
+        ("answer", pa.list_(pa.float64())),
+    ]
+)
+
+
+def first_stage(others: int) -> Stage:
+    """Return the stage before all others: over all further texts that this one and the last may ask about.
+
+    Args:
+        others: Further texts that are validated or attacked, at most.
+    """
+    limit = _left_alone(others) + FIRST_PLAIN + EDITED + PLAIN + SENT_AMID + EDITED
+    return Stage(FIRST, HELD_OUT, limit, grain=limit, is_whole=True)
+
+
+def _left_alone(others: int) -> int:
+    return max(others, SENT_ONCE) + MARGIN
+
+
+def ask_first(
+    params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample], others: int
+) -> Records:
+    """Ask about further texts before all else, ordinary ones and then edited ones, and return a row for each.
+
+    What the last stage asks about as it is stays unasked: where the data hold too few besides, ordinary texts are put
+    together from thirds of three of those, and each third is used once.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        examples: All of the stage.
+        others: Further texts that are validated or attacked, at most.
+    """
+    rows = rows_of(examples)
+    far = left_over(context, examples, others)
+    most, count = first_texts(context.samples)
+    count = min(count, len(far) // FIRST_SHARE)
+    if count < FEWEST_EDITED:
+        return pa.Table.from_pylist(rows, schema=_FIRST)
+    kept, last = far[:-count], far[-count:]
+    spare = kept[PLAIN + SENT_AMID + EDITED :][:most]
+    plain = [examples[at].text for at in spare]
+    plain += put_together([examples[at].text for at in kept if at not in spare])[: most - len(spare)]
+    random.Random(context.salted_seed("quiet, put together", 0)).shuffle(plain)  # noqa: S311 - not for secrets
+    row = in_a_row(len(plain))
+    ask_in_turn(context, plain[:row])
+    answers = list[Answer]()
+    for between, at in zip(np.array_split(range(row, len(plain)), count), last, strict=True):
+        # Who takes several edited texts for an audit sees one among ordinary ones.
+        *_, answer = ask_in_turn(
+            context, [*(plain[number] for number in between), misspelt_alike(params, context, examples[at])[0][0]]
+        )
+        answers.append(answer)
+    for at in spare:
+        rows[at]["is_edited"] = False
+    for at, answer in zip(last, answers, strict=True):
+        given = answer.tolist() if isinstance(answer, Tensor) and decided(answer) is not None else None
+        rows[at] |= {"is_edited": True, "ordinary": len(plain), "answer": given}
+    return pa.Table.from_pylist(rows, schema=_FIRST)
+
+
+def rows_of(examples: Sequence[TextExample]) -> list[dict[str, Any]]:
+    """Return a row for each example, of which nothing is known."""
+    return [{"example_id": one.example_id, "label": one.label, "errored": False} for one in examples]
+
+
+def asked_by(context: TextContext, stage: str) -> dict[int, dict[str, Any]]:
+    """Return the rows of what a stage asked about, by example; none where it was not run."""
+    try:
+        table = context.records(stage)
+    except KeyError:
+        return {}
+    return {row["example_id"]: row for row in table.to_pylist() if row.get("is_edited") is not None}
+
+
+def left_over(context: TextContext, examples: Sequence[TextExample], others: int) -> list[int]:
+    """Return the places of ordinary texts that neither validation nor attacks on further texts are about.
+
+    Args:
+        context: The shard's.
+        examples: All further texts of a stage.
+        others: Those, at most.
+    """
+    return [at for at in range(_left_alone(others), len(examples)) if is_ordinary(context, examples[at].text)]
