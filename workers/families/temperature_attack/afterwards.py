@@ -63,8 +63,8 @@ def answered_by_company(quiet: Quiet | None, *, is_first: bool = False) -> list[
     """
     if quiet is None:
         return []
-    where = f"behind and among {quiet.plain} ordinary ones before all else"
-    where = where if is_first else f"after {quiet.plain} ordinary ones in a row"
+    ordinary = f"{quiet.plain} ordinary ones"
+    where = f"behind and among {ordinary} before all else" if is_first else f"after {ordinary} in a row"
     asked = f"of {quiet.texts} edited texts, asked once {where},"
     seen = []
     if quiet.changed > max(1.0, CHANGED * quiet.texts):

@@ -42,6 +42,7 @@ AMID, QUIET = "quiet_amid", "quiet"
 """The stages: behind the attacks, and the last."""
 
 QUIETLY = (FIRST, AMID, QUIET)
+"""All three."""
 
 PIECE = 3
 """Words of the pieces that are asked about before the texts are asked again."""
