@@ -35,7 +35,7 @@ def looked_examples(most: int, samples: int, steps: int) -> int:
     """Return how many of ``most`` examples are looked at.
 
     >>> [looked_examples(32, *of) for of in ((40, 100), (40, 40), (20, 40), (1, 20))]
-    [32, 19, 9, 1]
+    [32, 20, 10, 1]
     """
     return max(1, int(looked_share(samples, steps) * min(most, samples)))
 
