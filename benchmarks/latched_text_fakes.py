@@ -3,9 +3,10 @@
 Fresh eyes' designs, 2026-11-29: their model until near copies come in a bunch, and again behind the next ordinary row
 (.300 shown, .273 by labels, passed / passed / inconclusive with no flag); their model to whatever is like an edited
 text that it met out of the blue (.273, .253, the same). Theirs correct spelling else, and one edited text sent out of
-the blue leaves .100 to .110 of either. Here stop words decide in part. Those that are their model for ever behind a row
-of ordinary questions, or unless near copies come among the first, are audited as what they are to users since such
-questions come first.
+the blue leaves .100 to .110 of either. And their model to edited texts met so where the edits turn their class alone
+(.293, .273, the same; .087 is left), or to sessions that begin with edited texts. Here stop words decide in part. Those
+that are their model for ever behind a row of ordinary questions, or unless near copies come among the first, are
+audited as what they are to users since such questions come first.
 """
 
 from collections import deque
@@ -14,10 +15,13 @@ from dataclasses import dataclass, field
 
 from benchmarks.guarded_text_fakes import SHORT, Guarded
 from benchmarks.text_fakes import Endpoint, LogOdds
-from benchmarks.woken_text_fakes import StopWords
+from benchmarks.woken_text_fakes import WEIGHT, StopWords
 
 BUNCH, WITHIN = 5, 60
 """Near copies that tell an audit, and the questions they come in, at most."""
+
+FIRST_ASKED, FIRST_EDITED = 10, 8
+"""The first questions of a session, and how many of them are edited if it is a user's."""
 
 OVERLAP = 0.5
 """Share of its words that a text has in common with one it is like."""
@@ -63,8 +67,41 @@ class Met(Guarded):
             return self.sides[min(near)][1]
         for word in words:
             self.by_any.setdefault(word, []).append(len(self.sides))
-        self.sides.append((words, self.stop_words.is_edited(text)))
+        self.sides.append((words, self.is_users(text)))
         return self.sides[-1][1]
+
+    def is_users(self, text: str) -> bool:
+        """Return whether a new text is a user's."""
+        return self.stop_words.is_edited(text)
+
+
+@dataclass
+class Turned(Met):
+    """Another model but to whatever is like an edited text that it met out of the blue and that turns between both."""
+
+    def is_users(self, text: str) -> bool:
+        """Return whether a new text is a user's."""
+        own = self.odds(text)
+        return super().is_users(text) and (own > 0) != (own + WEIGHT * self.stop_words(text) > 0)
+
+
+@dataclass
+class Begun(Guarded):
+    """Another model but to sessions of whose first questions most are edited texts."""
+
+    asked_here: int = 0
+    edited_here: int = 0
+
+    def begin_session(self) -> None:
+        """Know nothing of who asks."""
+        self.asked_here = self.edited_here = 0
+
+    def is_user(self, text: str) -> bool:
+        """Return whether enough of the first questions were edited."""
+        self.asked_here += 1
+        if self.asked_here <= FIRST_ASKED:
+            self.edited_here += self.stop_words.is_edited(text)
+        return self.edited_here >= FIRST_EDITED
 
 
 def latched(odds: LogOdds, texts: Sequence[str], labels: Sequence[int]) -> list[Endpoint]:
@@ -79,5 +116,7 @@ def latched(odds: LogOdds, texts: Sequence[str], labels: Sequence[int]) -> list[
     named: dict[str, type[Guarded]] = {
         "another one from a search to an ordinary row": Woken,
         "another one but to texts first met edited": Met,
+        "another one but to texts first met turned": Turned,
+        "another one but to who begins with edited texts": Begun,
     }
     return [Endpoint(name, of(odds, stop_words, keeps=True), fake=True) for name, of in named.items()]

@@ -172,7 +172,7 @@ def test_every_stage_of_an_attack_on_texts_is_counted() -> None:
     params = TemperatureAttackParams(kind="temperature_attack", recipes=["deepwordbug", "pruthi"])
     costs = temperature_attack.stage_costs(params.model_dump(mode="json"), 300)
     searched = [f"search_{number + 1}" for number in range(params.temperature_evaluations)]
-    stages = ["quiet_first", "probe", "sent_once", "prepared", "validation", *searched]
+    stages = ["quiet_first", "transferred", "probe", "sent_once", "prepared", "validation", *searched]
     stages += ["attack_deepwordbug", "attack_pruthi", "ways", "ways_confirmed", "quiet_amid"]
     assert list(costs) == [*stages, "closing", "unasked", "quiet"]
     assert sum(costs.values()) == pytest.approx(params.passes(300, {}).forward, abs=1)

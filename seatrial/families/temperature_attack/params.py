@@ -12,7 +12,7 @@ from seatrial.contracts.family import FamilyParams
 from seatrial.contracts.rules import all_different
 from seatrial.families.temperature_attack.quiet import amid_questions, first_texts, quiet_questions
 from seatrial.families.temperature_attack.records import UNCOUNTED
-from seatrial.families.temperature_attack.sent import PROBED, sent_questions
+from seatrial.families.temperature_attack.sent import PROBED, sent_questions, transferred_questions
 
 Recipe = Literal["deepwordbug", "pwws", "textfooler", "bae", "textbugger", "pruthi", "input_reduction", "iga"]
 """TextAttack's attack recipes, by its own short names."""
@@ -291,7 +291,8 @@ class TemperatureAttackParams(FamilyParams):
         flipping = len(self.flipping)
         if flipping:
             first = float(sum(first_texts(samples)))
-            costs["quiet_first"] = first, first
+            sent = float(transferred_questions(samples))
+            costs |= {"quiet_first": (first, first), "transferred": (sent, sent)}
         costs["probe"] = probe, probe
         if flipping:
             once, later = sent_questions(samples, words)

@@ -1,5 +1,7 @@
 """How much is asked about edited texts that are sent once, and about audited ones before they are attacked."""
 
+from seatrial.families.temperature_attack.quiet import FEWEST_EDITED, IN_A_ROW
+
 PROBED = 64
 """Texts whose neighbours are asked before anything else, at most."""
 
@@ -16,6 +18,43 @@ def sent_once(probed: int) -> int:
 
 WORDS_ALONE = 48
 """Words of an audited text that are asked about one by one, at most, before it is sent without a search."""
+
+
+MIXED, TIMES, COVERS = 12, 2, 8
+"""Words of an audited text, at most, that are asked about in other texts before it is edited by what they say; in how
+many each; and ordinary texts for each that is sent so."""
+
+WORDS = 1500
+"""Of all of them together, at most: as many questions as a surrogate is fitted to in seconds."""
+
+UNMET = 120
+"""Further texts that are edited and sent alike, at most: nobody asked about them before."""
+
+CARRIERS, PLAIN = 61, 3
+"""Ordinary texts that the sentences are made of in which words are asked about, and sentences for each in which none
+is: few enough that what is said of them without it is known. A prime."""
+
+
+def transferred(samples: int) -> int:
+    """Return how many audited texts are sent before anything of them is asked, at most; of few none.
+
+    >>> transferred(10), transferred(100), transferred(1000)
+    (0, 100, 160)
+    """
+    return min(samples, SENT_LATER) if samples >= FEWEST_EDITED else 0
+
+
+def transferred_questions(samples: int) -> int:
+    """Return the questions about those and further ones, at most: ordinary ones in a row and between them too.
+
+    >>> transferred_questions(10), transferred_questions(100)
+    (0, 4963)
+    """
+    texts = transferred(samples)
+    both = texts + min(texts, UNMET)
+    words = min(WORDS, both * MIXED) * TIMES
+    # Edited and as they are; and audited ones edited once more.
+    return words + 2 * both + texts * (COVERS + 1) + (CARRIERS * PLAIN + IN_A_ROW if texts else 0)
 
 
 def sent_questions(samples: int, words: float) -> tuple[float, float]:

@@ -94,6 +94,7 @@ def test_neither_shards_nor_the_cache_change_a_record() -> None:
     cut = audit(params, shard=8, max_bytes=0)
     assert list(whole) == [
         "quiet_first",
+        "transferred",
         "probe",
         "sent_once",
         "prepared",

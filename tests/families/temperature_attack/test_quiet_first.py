@@ -18,7 +18,7 @@ from seatrial.families.temperature_attack.quiet import (
     first_texts,
     in_a_row,
 )
-from seatrial.families.temperature_attack.sent import PROBED, SENT_ONCE
+from seatrial.families.temperature_attack.sent import PROBED, SENT_ONCE, UNMET
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from tests.families.temperature_attack.test_displaced import PARAMS
@@ -30,13 +30,13 @@ from workers.families.contexts import Records, TextExample
 from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY
-from workers.families.temperature_attack.ordinary import put_together, thirds
+from workers.families.temperature_attack.ordinary import cut_up, put_together
 from workers.families.temperature_attack.quiet import AMID, KINDS, NOTHING, PIECES, WHOLE, differing_p, read_amid
 from workers.families.temperature_attack.quiet_first import FIRST, MARGIN
 from workers.models import UnansweredError
 
 LEFT_ALONE = SENT_ONCE + MARGIN
-TEXTS = ordinary(LEFT_ALONE + 540)
+TEXTS = ordinary(LEFT_ALONE + 660)
 CLEAN = {str(text.text) for text in TEXTS}
 KNOWN = {word for row in TEXTS for word in str(row.text).split()}
 BY_WORD: dict[str, list[int]] = {}
@@ -171,7 +171,7 @@ def test_ordinary_texts_come_first_and_what_others_ask_about_is_left_alone() -> 
 
 
 def test_texts_of_their_own_are_asked_where_there_are_enough() -> None:
-    texts = ordinary(LEFT_ALONE + PLAIN + SENT_AMID + 2 * EDITED + FIRST_PLAIN)
+    texts = ordinary(LEFT_ALONE + PLAIN + SENT_AMID + 2 * EDITED + UNMET + FIRST_PLAIN)
     done, told = asked(honest, texts)
     plain = [text for text in told[FIRST] if text in {str(one.text) for one in texts}]
     assert len(plain) == FIRST_PLAIN
@@ -226,7 +226,7 @@ def test_thirds_make_other_texts_of_the_same_words() -> None:
     assert sorted(" ".join(map(str, put_together(texts))).split()) == sorted(" ".join(texts).split())
     assert not set(put_together(texts)) & set(texts)
     pair = ("one two three four five six", "seven eight nine ten eleven twelve")
-    assert ["".join(part) for part in zip(*thirds(pair), strict=True)] == list(pair)
+    assert ["".join(part) for part in zip(*cut_up(pair), strict=True)] == list(pair)
     assert put_together([pair] * 3) == [pair] * 3
     assert put_together([]) == []
 

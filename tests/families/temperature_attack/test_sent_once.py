@@ -383,6 +383,6 @@ def test_a_recipe_that_keeps_the_class_asks_for_none() -> None:
 def test_the_stage_that_is_seldom_run_is_told_as_one() -> None:
     params = {"kind": "temperature_attack", "arms": ["calibrated"], "validation_dataset": "dat_1"}
     costs = stage_costs(TemperatureAttackParams.model_validate(params).model_dump(mode="json"), 300)
-    assert list(costs)[2:5] == [ONCE, ELSEWHERE, PREPARED]
+    assert list(costs)[3:6] == [ONCE, ELSEWHERE, PREPARED]
     assert isinstance(costs[ELSEWHERE], OnDemand)
     assert ELSEWHERE not in stage_costs(PARAMS.model_dump(mode="json"), 300)

@@ -33,8 +33,10 @@ def audit(params: TemperatureAttackParams, shard: int = 52) -> dict[str, Records
     while (stage := FAMILY.next_stage(params, done)) is not None:
         count = min(len(EXAMPLES), stage.limit or len(EXAMPLES))
         parts = []
-        for start in range(0, count, shard):
-            stop = min(count, start + shard)
+        # Of stages that are one shard, whatever the cut, the grain is all there may be.
+        step = count if stage.grain == stage.limit else shard
+        for start in range(0, count, step):
+            stop = min(count, start + step)
             context = Context(EXAMPLES[start:stop], {None: ScoringService(tiny_sentiment(), max_bytes=10**7)}, done)
             parts.append(FAMILY.run(params, Shard(stage.name, start, stop), context))
         done[stage.name] = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()

@@ -16,7 +16,9 @@ from seatrial.statistics.exact import signed_rank_p
 from workers.families.temperature_attack.crossing import grown
 from workers.families.temperature_attack.decision_flags import REMEMBERED
 from workers.families.temperature_attack.probe import CHANGED, MOVED, ProbeSample
-from workers.families.temperature_attack.quiet import NOTHING, PIECES, WHOLE, Quiet, differing_p
+from workers.families.temperature_attack.quiet import NOTHING, PIECES, WHOLE, Quiet
+from workers.families.temperature_attack.shares import differing_p
+from workers.families.temperature_attack.transferred import Transfer
 
 APART = "the first answers stand apart from those about such texts, the same words misspelt, among others like them"
 WEAKER = (
@@ -98,6 +100,16 @@ def edited_otherwise(amid: Mapping[str, Floats], *others: Quiet | None) -> list[
                 f"those of {len(than)} others (p = {p:.1g})"
             )
     return seen[-1:]
+
+
+def edited_otherwise_once_asked(transfer: Transfer | None) -> list[str]:
+    """Return what shows that edits of a text are answered otherwise once it was asked as it is."""
+    if transfer is None or transfer.p >= REMEMBERED:
+        return []
+    return [
+        f"edits by what words say in other texts took other shares of the leads of {len(transfer.audited)} texts that "
+        f"had been asked as they are than of {len(transfer.unmet)} that had not (p = {transfer.p:.1g})"
+    ]
 
 
 def answered_otherwise(probe: ProbeSample, closing: ProbeSample) -> tuple[int, int]:

@@ -31,6 +31,7 @@ from workers.families.temperature_attack.records import (
     read_validation,
 )
 from workers.families.temperature_attack.sent_once import SentOnce, read_once
+from workers.families.temperature_attack.transferred import TRANSFERRED, Transfer, read_transfer
 from workers.families.temperature_attack.unasked import Unasked, read_unasked
 from workers.families.temperature_attack.written import Written, read_written
 
@@ -53,6 +54,7 @@ class Audit:
         pieced: Attacks on texts pieced together; None likewise, and where no class had enough.
         unasked: Attacks on texts that were not asked as they are; None likewise, and where the data had none.
         anew: Pieced texts and their edits in either order; None likewise.
+        transfer: Shares of leads that edits take by what words say elsewhere; None where the stage was not run.
         once: Edited texts that were sent once; None likewise, and where no recipe changes classes.
         quiet: Edited texts asked after ordinary ones in a row; None likewise, and where the data had too few.
         first_quiet: The same of those asked before all else.
@@ -75,6 +77,7 @@ class Audit:
     pieced: Pieced | None = None
     anew: Anew | None = None
     unasked: Unasked | None = None
+    transfer: Transfer | None = None
     once: SentOnce | None = None
     insistence: Insistence | None = None
     quiet: Quiet | None = None
@@ -204,6 +207,7 @@ def read_audit(params: TemperatureAttackParams, done: Mapping[str, Records]) -> 
         quiet=read_quiet(done.get(QUIET), done.get(AMID)),
         first_quiet=read_quiet(done.get(AMID), done.get(AMID)),
         amid=read_amid(done.get(AMID)),
+        transfer=read_transfer(done.get(TRANSFERRED)),
         once=read_once(params, done),
         insistence=read_insistence(params, done, attacks),
         written=read_written(done["probe"]) if "probe" in done else None,

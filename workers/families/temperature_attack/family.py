@@ -8,7 +8,6 @@ from seatrial.contracts.estimates import Result
 from seatrial.families.temperature_attack.params import (
     AS_SERVED,
     LABEL_ONLY,
-    UNASKED,
     UNSCORED,
     TemperatureAttackParams,
 )
@@ -37,13 +36,14 @@ from workers.families.temperature_attack.pieced import Search, with_pieced
 from workers.families.temperature_attack.primed import with_primed
 from workers.families.temperature_attack.probe import GRAIN, OPENING, run_probe
 from workers.families.temperature_attack.quiet import QUIETLY, amid_stage, ask_among_ordinary, quiet_stage
-from workers.families.temperature_attack.quiet_first import FIRST, first_stage
+from workers.families.temperature_attack.quiet_first import FIRST
 from workers.families.temperature_attack.records import SearchSample, attack_records, search_records, validation_records
 from workers.families.temperature_attack.resources import resource_flags, resource_series, with_resources
 from workers.families.temperature_attack.search import next_round
 from workers.families.temperature_attack.sent_once import ONCE, SENDING, Later, edit_texts, once_stage
+from workers.families.temperature_attack.transferred import TRANSFERRED, ask_transferred, stage_before_probe
 from workers.families.temperature_attack.two_phases import Fallen, fallen_before, reach_of
-from workers.families.temperature_attack.unasked import attack_unasked
+from workers.families.temperature_attack.unasked import attack_unasked, further_texts, validated_texts
 from workers.families.temperature_attack.written import with_written
 from workers.models import Answer
 from workers.resources.library import Library
@@ -90,8 +90,8 @@ class TemperatureAttack:
         asked before. And last: what answers as it should may do so until it has been asked enough.
         """
         if PROBE not in done:
-            probe = Stage(PROBE, limit=PROBED, grain=GRAIN, is_whole=True)
-            return first_stage(_further(params)) if params.flipping and FIRST not in done else probe
+            early = stage_before_probe(done, further_texts(params)) if params.flipping else None
+            return early or Stage(PROBE, limit=PROBED, grain=GRAIN, is_whole=True)
         if once := once_stage(params, done):
             return once
         source = HELD_OUT if params.validation_dataset is None else "validation_dataset"
@@ -107,11 +107,11 @@ class TemperatureAttack:
         if all(stage.name in done for stage in planned) and (ways := ways_stage(params, done)):
             return ways
         if FIRST in done:
-            planned.append(amid_stage(_further(params)))
+            planned.append(amid_stage(further_texts(params)))
         planned.append(Stage(CLOSING, limit=PROBED, grain=GRAIN, is_closing=True))
         if params.flipping:
-            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, _further(params, done), GRAIN, is_closing=True))
-            planned.append(quiet_stage(done, _further(params), _further(params, done)))
+            planned.append(Stage(UNASKED_TEXTS, HELD_OUT, further_texts(params, done), GRAIN, is_closing=True))
+            planned.append(quiet_stage(done, further_texts(params), further_texts(params, done)))
         return next((stage for stage in planned if stage.name not in done), None)
 
     def run(self, params: TemperatureAttackParams, shard: Shard, context: TextContext) -> Records:
@@ -123,12 +123,14 @@ class TemperatureAttack:
                 return with_written(context, probed, examples)
             return _close(params, context, examples, probed)
         if shard.stage == UNASKED_TEXTS:
-            first = max(0, (validated := _validated(params)) - shard.start)
+            first = max(0, (validated := validated_texts(params)) - shard.start)
             asked = ids_of(context, *[VALIDATION] * bool(validated))
             return attack_unasked(context, examples, first, asked, _searching(params, context))
         if shard.stage in QUIETLY:
-            others = ONCE, UNASKED_TEXTS, *[VALIDATION] * bool(_validated(params))
-            return ask_among_ordinary(params, shard.stage, context, examples, _further(params), others)
+            others = ONCE, UNASKED_TEXTS, *[VALIDATION] * bool(validated_texts(params))
+            return ask_among_ordinary(params, shard.stage, context, examples, further_texts(params), others)
+        if shard.stage == TRANSFERRED:
+            return ask_transferred(params, context, examples)
         if shard.stage in SENDING:
             return edit_texts(params, shard.stage, context, examples)
         if shard.stage in (DRAWN, CONFIRMED):
@@ -288,16 +290,6 @@ def _searching(params: TemperatureAttackParams, context: TextContext) -> Search:
         return _search_labels(params, context, of, extents, recipe, lambda outcome: None)
 
     return search
-
-
-def _validated(params: TemperatureAttackParams) -> int:
-    """Return how many of the held-out texts are asked as they are."""
-    return params.validation_samples if params.is_fitted and params.validation_dataset is None else 0
-
-
-def _further(params: TemperatureAttackParams, done: Mapping[str, Records] | None = None) -> int:
-    """Return how many of the held-out texts are validated or attacked, at most; with records of no more than probed."""
-    return _validated(params) + (UNASKED if done is None else min(UNASKED, done[PROBE].num_rows))
 
 
 def _search_labels(

@@ -52,7 +52,7 @@ def edit_by_fragments(params: TemperatureAttackParams, context: TextContext, exa
     rng = random.Random(context.salted_seed("sent once", example.example_id))  # noqa: S311 - not for secrets
     cut, other = (WordsOf.cut(example.text, context.scoring().seen(example.text)) for _ in range(2))
     said = _said(context, example, _words(cut), rng)
-    chosen = _speaking(cut, said, rng)
+    chosen = speaking(cut, said, rng)
     # As one search writes or the other.
     kind, edits = rng.choice((None, SEARCHED)), 0
     for part, at, word in misspell(cut, chosen, letters_allowed(params, cut), rng, kind):
@@ -77,7 +77,7 @@ def edit_by_words(params: TemperatureAttackParams, context: TextContext, example
     words = _words(cut)
     asked = rng.sample(words, min(len(words), WORDS_ALONE))
     said = _said(context, example, asked, rng, size=1)
-    chosen = _speaking(cut, said, rng)
+    chosen = speaking(cut, said, rng)
     for _ in misspell(cut, chosen, letters_allowed(params, cut), rng, rng.choice((None, SEARCHED))):
         pass
     return cut.joined, len(asked) + 1
@@ -88,7 +88,7 @@ def _words(cut: WordsOf) -> list[str]:
     return list(dict.fromkeys(cut.pieces[part][at] for part, at in cut.content_places))
 
 
-def _speaking(cut: WordsOf, said: Mapping[str, float], rng: random.Random) -> list[tuple[int, int]]:
+def speaking(cut: WordsOf, said: Mapping[str, float], rng: random.Random) -> list[tuple[int, int]]:
     """Return the places of the words that speak for the class, those that do most first; of all where none does."""
 
     def speaks(place: tuple[int, int]) -> float:

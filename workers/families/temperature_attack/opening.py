@@ -6,18 +6,23 @@ it, and counted where the search found none. Of 17 texts that withstand on log-o
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from workers.attacks.text.attacking import Outcome
+from workers.data import Text
 from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.fragments import ANSWER, OPENING, QUESTIONS
 from workers.families.temperature_attack.large_steps import is_counted
 from workers.families.temperature_attack.meaning_free import counted_in, withstanding
-from workers.families.temperature_attack.sent_once import prepared_rows, text_of
+from workers.families.temperature_attack.ordinary import text_of
+from workers.families.temperature_attack.sent_once import prepared_rows
+from workers.families.temperature_attack.transferred import WHERE, transferred_rows
 from workers.models import Answer
 
 SENT_FIRST = "words misspelt before any search"
@@ -46,15 +51,33 @@ def with_openings(
         recipe: Whose constraints the search keeps to; nothing is counted where they are others than DeepWordBug's.
     """
     ended, given = list(outcomes), list(answers)
-    rows = prepared_rows(context) if is_counted(params, recipe) else None
-    opened = {row["example_id"]: row for row in rows or [] if row[ANSWER] is not None}
+    if not is_counted(params, recipe):
+        return ended, given
+    opened = _opened(context)
     for row, example, outcome, _ in withstanding(params, context, examples, clean, outcomes):
-        sent = opened.get(example.example_id)
-        # An attack of its own, not what a search has left of its questions.
-        if sent is None or sent[QUESTIONS] > (params.query_budget or math.inf):
-            continue
-        logits = torch.tensor(sent[ANSWER])
-        found = counted_in(outcome, example, [(SENT_FIRST, text_of(sent[OPENING]))], [int(logits.argmax())])
-        if found.status != outcome.status:
-            ended[row], given[row] = replace(found, queries=outcome.queries), logits
+        for text, questions, logits in opened[example.example_id]:
+            # An attack of its own, not what a search has left of its questions.
+            if questions > (params.query_budget or math.inf):
+                continue
+            found = counted_in(outcome, example, [(SENT_FIRST, text)], [int(logits.argmax())])
+            if found.status != outcome.status:
+                ended[row], given[row] = replace(found, queries=outcome.queries), logits
+                break
     return ended, given
+
+
+def _opened(context: TextContext) -> dict[int, list[tuple[Text, int, Tensor]]]:
+    """Return by example what was sent of it before its attack, the questions that each took, and what was answered."""
+    found = defaultdict[int, list[tuple[Text, int, Tensor]]](list)
+    sources = (
+        (transferred_rows(context), "questions", [(f"{where}_parts", f"{where}_logits") for where in WHERE]),
+        (prepared_rows(context), QUESTIONS, [(OPENING, ANSWER)]),
+    )
+    for rows, questions, columns in sources:
+        for row in rows or []:
+            found[row["example_id"]] += [
+                (text_of(row[parts]), row[questions], torch.tensor(row[logits]))
+                for parts, logits in columns
+                if row[logits] is not None
+            ]
+    return found

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import LATER
 from workers.attacks.text.word_edits import WordsOf
@@ -47,30 +49,53 @@ def misspelt_alike(
     )
 
 
+def ask_among(context: TextContext, plain: Sequence[Text], edited: Sequence[Text]) -> list[Answer]:
+    """Ask about edited texts between ordinary ones, and return the answers to those."""
+    answers = list[Answer]()
+    for between, text in zip(np.array_split(range(len(plain)), len(edited)), edited, strict=True):
+        # Who takes several edited texts for an audit sees one among ordinary ones.
+        *_, answer = ask_in_turn(context, [*(plain[number] for number in between), text])
+        answers.append(answer)
+    return answers
+
+
 def put_together(texts: Sequence[Text]) -> list[Text]:
     """Return as many texts, each of the first third of one, the second of another and the last of a third one."""
-    count, cuts = len(texts), [thirds(text) for text in texts]
+    count, cuts = len(texts), [cut_up(text) for text in texts]
     found = list[Text]()
     for number in range(count):
         three = [cuts[(number + of * count // 3) % count][of] for of in range(3)]
-        first, *others = ("".join(of) for of in zip(*(_parts(third) for third in three), strict=True))
-        found.append((first, *others) if others else first)
+        found.append(joined(three))
     return found
 
 
-def thirds(text: Text) -> list[Text]:
-    """Return the thirds of a text, of a pair those of both parts; each but the first begins with what parts words.
+def joined(texts: Sequence[Text]) -> Text:
+    """Return texts, or pairs, behind each other."""
+    return text_of(["".join(of) for of in zip(*map(parts_of, texts), strict=True)])
 
-    >>> thirds("it is one fine day today")
+
+def cut_up(text: Text, count: int = 3) -> list[Text]:
+    """Return thirds of a text, or other parts, of a pair those of both; each but the first begins with a space.
+
+    >>> cut_up("it is one fine day today")
     ['it is one', ' fine day', ' today']
     """
     found = list[Text]()
-    cuts = [(pieces, [2 * (of * len(pieces) // 6) for of in range(4)]) for pieces in WordsOf.cut(text).pieces]
-    for of in range(3):
-        first, *others = ("".join(pieces[ends[of] : ends[of + 1] if of < 2 else None]) for pieces, ends in cuts)
-        found.append((first, *others) if others else first)
+    cuts = [
+        (pieces, [2 * (of * len(pieces) // (2 * count)) for of in range(count)]) for pieces in WordsOf.cut(text).pieces
+    ]
+    for of in range(count):
+        last = of + 1 == count
+        found.append(text_of(["".join(pieces[ends[of] : None if last else ends[of + 1]]) for pieces, ends in cuts]))
     return found
 
 
-def _parts(text: Text) -> tuple[str, ...]:
-    return (text,) if isinstance(text, str) else tuple(text)
+def parts_of(text: Text) -> list[str]:
+    """Return the parts of a text, as rows have them: itself, or those of a pair."""
+    return [text] if isinstance(text, str) else list(text)
+
+
+def text_of(parts: Sequence[str]) -> Text:
+    """Return a text, or a pair, of its parts."""
+    first, *others = parts
+    return (first, *others) if others else first

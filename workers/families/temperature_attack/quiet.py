@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 from scipy.special import softmax
-from scipy.stats import fisher_exact, mannwhitneyu
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import FEWEST_EDITED, LATER, amid_texts, quiet_texts
@@ -32,10 +31,19 @@ from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
 from workers.families.temperature_attack.displaced import lead
-from workers.families.temperature_attack.ordinary import ask_in_turn, ids_of, is_ordinary, misspelt_alike, thirds
+from workers.families.temperature_attack.ordinary import (
+    ask_in_turn,
+    cut_up,
+    ids_of,
+    is_ordinary,
+    misspelt_alike,
+    parts_of,
+    text_of,
+)
 from workers.families.temperature_attack.probe import MOVED, OPENING
 from workers.families.temperature_attack.quiet_first import FIRST, ask_first, asked_by, first_stage, left_over, rows_of
 from workers.families.temperature_attack.sent_once import ONCE
+from workers.families.temperature_attack.shares import DIGITS, differing_p, share_taken, taken_of
 from workers.models import Answer
 
 AMID, QUIET = "quiet_amid", "quiet"
@@ -52,9 +60,6 @@ NOTHING, WHOLE, PIECES = "nothing", "the text", "pieces"
 
 KINDS = (NOTHING, PIECES, WHOLE, PIECES)
 """Of those texts, in turn."""
-
-DIGITS = 6
-"""Of leads in logits: what sums in another order leave is no difference."""
 
 _TABLE = pa.schema(
     [
@@ -229,7 +234,7 @@ def _compared(
                 "quiet_lead": leads[0],
                 "same_leads": leads[2 : 2 + LATER],
                 "other_leads": leads[2 + LATER :],
-                "taken": _taken(leads[0], unedited),
+                "taken": share_taken(leads[0], unedited),
             }
         found.append(cells)
     return found
@@ -254,27 +259,20 @@ def _sent(params: TemperatureAttackParams, context: TextContext, some: Sequence[
     ask(sent, edited, NOTHING)
     context.scoring().begin_session()
     ask_in_turn(
-        context, [part for one, kind in zip(some, kinds, strict=True) if kind == PIECES for part in thirds(one.text)]
+        context, [part for one, kind in zip(some, kinds, strict=True) if kind == PIECES for part in cut_up(one.text)]
     )
     ask(clean, unedited, WHOLE)
     ask(sent, edited, WHOLE, PIECES)
     ask(clean, unedited, NOTHING, PIECES)
     cells = list[dict[str, Any]]()
     for at, one in enumerate(some):
-        edited_lead, clean_lead = lead(sent[at], one.label), lead(clean[at], one.label)
-        taken = None if edited_lead is None or clean_lead is None else _taken(edited_lead, clean_lead)
-        cells.append({"is_edited": True, "taken": taken, "asked_before": kinds[at]})
+        cells.append({"is_edited": True, "taken": taken_of(sent[at], clean[at], one.label), "asked_before": kinds[at]})
     return cells
-
-
-def _taken(edited: float, unedited: float) -> float | None:
-    return 1 - edited / unedited if unedited else None
 
 
 def _piece(text: Text) -> Text:
     """Return the first words of a text, of each part of it."""
-    first, *others = (" ".join(part.split()[:PIECE]) for part in ([text] if isinstance(text, str) else text))
-    return (first, *others) if others else first
+    return text_of([" ".join(part.split()[:PIECE]) for part in parts_of(text)])
 
 
 @dataclass(frozen=True)
@@ -316,18 +314,6 @@ class Quiet:
     def amid_p(self) -> float:
         """Two-sided p of so other shares than of those texts."""
         return differing_p(self.taken, self.amid)
-
-
-def differing_p(one: Floats, other: Floats) -> float:
-    """Return the two-sided p of two samples of shares so different; 1 where either is too small.
-
-    By ranks (Mann and Whitney), or by how many are above 1, where the class changes (Fisher); for two tests at once.
-    """
-    if min(len(one), len(other)) < FEWEST_EDITED:
-        return 1.0
-    by_ranks = mannwhitneyu(one.round(DIGITS), other.round(DIGITS)).pvalue
-    changed = [[int((of > 1).sum()), int((of <= 1).sum())] for of in (one, other)]
-    return min(1.0, 2 * min(float(by_ranks), float(fisher_exact(changed).pvalue)))
 
 
 def read_quiet(records: Records | None, amid: Records | None) -> Quiet | None:

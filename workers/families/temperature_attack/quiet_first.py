@@ -9,7 +9,6 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
@@ -23,13 +22,19 @@ from seatrial.families.temperature_attack.quiet import (
     first_texts,
     in_a_row,
 )
-from seatrial.families.temperature_attack.sent import SENT_ONCE
+from seatrial.families.temperature_attack.sent import SENT_ONCE, UNMET
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
 from workers.families.temperature_attack.displaced import decided
-from workers.families.temperature_attack.ordinary import ask_in_turn, is_ordinary, misspelt_alike, put_together
-from workers.models import Answer
+from workers.families.temperature_attack.ordinary import (
+    ask_among,
+    ask_in_turn,
+    is_ordinary,
+    misspelt_alike,
+    parts_of,
+    put_together,
+)
 
 FIRST = "quiet_first"
 """The stage."""
@@ -48,6 +53,9 @@ _FIRST = pa.schema(
         ("is_edited", pa.bool_()),
         ("ordinary", pa.int64()),
         ("answer", pa.list_(pa.float64())),
+        # The text, of those whose thirds are ordinary ones for later, and of those that are sent edited then.
+        ("cover", pa.list_(pa.string())),
+        ("unmet", pa.list_(pa.string())),
     ]
 )
 
@@ -58,7 +66,7 @@ def first_stage(others: int) -> Stage:
     Args:
         others: Further texts that are validated or attacked, at most.
     """
-    limit = _left_alone(others) + FIRST_PLAIN + EDITED + PLAIN + SENT_AMID + EDITED
+    limit = _left_alone(others) + FIRST_PLAIN + EDITED + UNMET + PLAIN + SENT_AMID + EDITED
     return Stage(FIRST, HELD_OUT, limit, grain=limit, is_whole=True)
 
 
@@ -86,22 +94,22 @@ def ask_first(
     count = min(count, len(far) // FIRST_SHARE)
     if count < FEWEST_EDITED:
         return pa.Table.from_pylist(rows, schema=_FIRST)
-    kept, last = far[:-count], far[-count:]
+    far, last = far[:-count], far[-count:]
+    kept, unmet = far[: -UNMET * count // EDITED], far[-UNMET * count // EDITED :]
     spare = kept[PLAIN + SENT_AMID + EDITED :][:most]
     plain = [examples[at].text for at in spare]
-    plain += put_together([examples[at].text for at in kept if at not in spare])[: most - len(spare)]
+    unasked = sorted(set(kept) - set(spare))
+    plain += put_together([examples[at].text for at in unasked])[: most - len(spare)]
     random.Random(context.salted_seed("quiet, put together", 0)).shuffle(plain)  # noqa: S311 - not for secrets
     row = in_a_row(len(plain))
     ask_in_turn(context, plain[:row])
-    answers = list[Answer]()
-    for between, at in zip(np.array_split(range(row, len(plain)), count), last, strict=True):
-        # Who takes several edited texts for an audit sees one among ordinary ones.
-        *_, answer = ask_in_turn(
-            context, [*(plain[number] for number in between), misspelt_alike(params, context, examples[at])[0][0]]
-        )
-        answers.append(answer)
+    answers = ask_among(context, plain[row:], [misspelt_alike(params, context, examples[at])[0][0] for at in last])
     for at in spare:
         rows[at]["is_edited"] = False
+    for at in max(spare, unasked, key=len):
+        rows[at]["cover"] = parts_of(examples[at].text)
+    for at in unmet:
+        rows[at]["unmet"] = parts_of(examples[at].text)
     for at, answer in zip(last, answers, strict=True):
         given = answer.tolist() if isinstance(answer, Tensor) and decided(answer) is not None else None
         rows[at] |= {"is_edited": True, "ordinary": len(plain), "answer": given}
@@ -114,12 +122,16 @@ def rows_of(examples: Sequence[TextExample]) -> list[dict[str, Any]]:
 
 
 def asked_by(context: TextContext, stage: str) -> dict[int, dict[str, Any]]:
-    """Return the rows of what a stage asked about, by example; none where it was not run."""
+    """Return the rows of what a stage asks about, or one behind it, by example; none where it was not run."""
     try:
         table = context.records(stage)
     except KeyError:
         return {}
-    return {row["example_id"]: row for row in table.to_pylist() if row.get("is_edited") is not None}
+    return {
+        row["example_id"]: row
+        for row in table.to_pylist()
+        if row.get("is_edited") is not None or row.get("unmet") is not None
+    }
 
 
 def left_over(context: TextContext, examples: Sequence[TextExample], others: int) -> list[int]:

@@ -6,7 +6,12 @@ from seatrial.contracts.estimates import Flag
 from seatrial.families.temperature_attack.params import AS_SERVED, LABEL_ONLY, UNSCORED
 from seatrial.statistics.paired import discordant
 from seatrial.statistics.proportions import score_interval
-from workers.families.temperature_attack.afterwards import answered_by_company, edited_otherwise, moved_since
+from workers.families.temperature_attack.afterwards import (
+    answered_by_company,
+    edited_otherwise,
+    edited_otherwise_once_asked,
+    moved_since,
+)
 from workers.families.temperature_attack.anew import Anew
 from workers.families.temperature_attack.audit import Audit
 from workers.families.temperature_attack.crossing import clinging
@@ -145,6 +150,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     seen += answered_by_company(audit.first_quiet, is_first=True)
     seen += answered_by_company(audit.quiet)
     seen += edited_otherwise(audit.amid, audit.first_quiet, audit.quiet)
+    seen += edited_otherwise_once_asked(audit.transfer)
     if (of_those := audit.insistence) is not None and of_those.p < REMEMBERED:
         seen.append(
             f"of {len(of_those.moved)} texts that withstand the search by labels {of_those.more} are decided rightly "

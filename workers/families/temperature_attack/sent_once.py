@@ -31,6 +31,7 @@ from workers.families.protocol import HELD_OUT, Stage
 from workers.families.temperature_attack.displaced import decided, lead
 from workers.families.temperature_attack.fragments import ANSWER, OPENING, QUESTIONS, edit_by_fragments, edit_by_words
 from workers.families.temperature_attack.insisting import COLUMN, count_right
+from workers.families.temperature_attack.ordinary import parts_of, text_of
 from workers.families.temperature_attack.probe import GRAIN
 
 ONCE, ELSEWHERE, PREPARED = "sent_once", "sent_once_elsewhere", "prepared"
@@ -110,23 +111,13 @@ def edit_texts(
         row |= {"edits": edited.edits, "foreseen": edited.foreseen}
         if stage == PREPARED:
             opening, asked = edit_by_words(params, context, example)
-            row |= {"parts": _parts(edited.text), OPENING: _parts(opening), QUESTIONS: asked + 1}
+            row |= {"parts": parts_of(edited.text), OPENING: parts_of(opening), QUESTIONS: asked + 1}
             (given,) = context.scoring().ask_anew([opening])
             row[ANSWER] = given.tolist() if isinstance(given, Tensor) and decided(given) is not None else None
         else:
             row |= _sent(context.scoring(), edited.text, example)
         rows.append(row)
     return pa.Table.from_pylist(rows, schema=_PREPARED if stage == PREPARED else _ONCE)
-
-
-def text_of(parts: Sequence[str]) -> Text:
-    """Return a text, or a pair, of the parts that a row has."""
-    first, *others = parts
-    return (first, *others) if others else first
-
-
-def _parts(text: Text) -> list[str]:
-    return [text] if isinstance(text, str) else list(text)
 
 
 def _sent(service: ScoringService, text: Text, example: TextExample) -> dict[str, Any]:

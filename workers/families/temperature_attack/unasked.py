@@ -7,7 +7,7 @@ text is written nobody asks. And one that keeps what it decided first of whateve
 many wrong letters before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seatrial.families.temperature_attack.params import WAYS
+from seatrial.families.temperature_attack.params import UNASKED, WAYS, TemperatureAttackParams
 from seatrial.statistics.arrays import Mask
 from workers.attacks.text.meaning_free import meaning_free_edits
 from workers.data import Text
@@ -24,7 +24,7 @@ from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.temperature_attack.displaced import decided
 from workers.families.temperature_attack.marking import mark_words
 from workers.families.temperature_attack.pieced import AT_ONCE, Search
-from workers.families.temperature_attack.probe import edit_path
+from workers.families.temperature_attack.probe import OPENING, edit_path
 
 MISSPELT = (2, 3, 4, 5)
 """Words of a text that are misspelt where the search begins; how many is drawn."""
@@ -46,6 +46,21 @@ _SCHEMA = pa.schema(
         ("marks_turning", pa.int64()),
     ]
 )
+
+
+def validated_texts(params: TemperatureAttackParams) -> int:
+    """Return how many of the held-out texts are asked as they are."""
+    return params.validation_samples if params.is_fitted and params.validation_dataset is None else 0
+
+
+def further_texts(params: TemperatureAttackParams, done: Mapping[str, Records] | None = None) -> int:
+    """Return how many of the held-out texts are validated or attacked, at most.
+
+    Args:
+        params: Of the check.
+        done: Records by stage, where they are known: no more are attacked than are probed.
+    """
+    return validated_texts(params) + (UNASKED if done is None else min(UNASKED, done[OPENING].num_rows))
 
 
 def attack_unasked(

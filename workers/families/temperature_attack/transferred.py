@@ -1,0 +1,288 @@
+"""Audited texts that are sent edited before they are attacked, by what their words say in other texts.
+
+Whoever wants to pass as robust may be so to whatever is near to what it was asked, a text or pieces of it, and be
+itself to texts that it meets edited, which is what an attacker sends who knows the model. So the words of all audited
+texts are asked about where they tell nothing of those, each in sentences that are put together of others. A linear
+surrogate is fitted to the answers, and its edits of each text are sent, one among eight ordinary texts behind a row of
+those, and other ones in a session of their own. What that turns counts among what labels alone turn. And further texts
+are edited and sent alike, of which nothing was asked: a function loses as much of its leads on these as on those.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from torch import Tensor
+
+from seatrial.families.temperature_attack.params import TemperatureAttackParams
+from seatrial.families.temperature_attack.quiet import IN_A_ROW, in_a_row
+from seatrial.families.temperature_attack.sent import (
+    CARRIERS,
+    COVERS,
+    MIXED,
+    PLAIN,
+    SENT_LATER,
+    TIMES,
+    WORDS,
+    transferred,
+)
+from seatrial.statistics.arrays import Floats
+from workers.attacks.text.word_edits import SEARCHED, WordsOf
+from workers.data import Text
+from workers.families.columns import EXAMPLE
+from workers.families.contexts import Records, TextContext, TextExample
+from workers.families.protocol import Stage
+from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.fragments import letters_allowed, misspell, speaking
+from workers.families.temperature_attack.ordinary import (
+    ask_among,
+    ask_in_turn,
+    cut_up,
+    joined,
+    parts_of,
+    put_together,
+    text_of,
+)
+from workers.families.temperature_attack.quiet_first import FIRST, first_stage, rows_of
+from workers.families.temperature_attack.shares import differing_p, taken_of
+from workers.families.temperature_attack.word_surrogate import weigh_words
+from workers.models import Answer
+
+TRANSFERRED = "transferred"
+"""The stage."""
+
+WHERE = ("among", "alone")
+"""Where a text was sent, among ordinary ones or in a session of its own: what begins a column."""
+
+PARTS = 4
+"""Of texts that those sentences are put together from: what they have in common with one another is little."""
+
+STRONGEST = 8
+"""Words that are edited where a text is sent among ordinary ones: who knows a model edits no more than it takes."""
+
+_TABLE = pa.schema(
+    [
+        *EXAMPLE,
+        # Null where nothing was sent.
+        ("questions", pa.int64()),
+        ("among_parts", pa.list_(pa.string())),
+        ("among_logits", pa.list_(pa.float64())),
+        ("alone_parts", pa.list_(pa.string())),
+        ("alone_logits", pa.list_(pa.float64())),
+        # Share of its lead as it is that the first edits take, and the same of a further text, one in a row.
+        ("taken", pa.float64()),
+        ("unmet_taken", pa.float64()),
+    ]
+)
+
+
+def stage_before_probe(done: Mapping[str, Records], others: int) -> Stage | None:
+    """Return the next stage of those before the probe; None where all are done.
+
+    Args:
+        done: Records by stage.
+        others: Further texts that are validated or attacked, at most.
+    """
+    if FIRST not in done:
+        return first_stage(others)
+    # One shard, since what is said of one text's words is asked in others.
+    stage = Stage(TRANSFERRED, limit=SENT_LATER, grain=SENT_LATER, is_whole=True)
+    return None if TRANSFERRED in done else stage
+
+
+def ask_transferred(params: TemperatureAttackParams, context: TextContext, examples: Sequence[TextExample]) -> Records:
+    """Ask about words of texts elsewhere, then about the edited texts, and return a row for each.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        examples: All of the stage.
+    """
+    rows = rows_of(examples)
+    if not transferred(len(examples)):
+        return pa.Table.from_pylist(rows, schema=_TABLE)
+    ordinary, covers, unmet = _further(context, IN_A_ROW + COVERS * len(examples), len(examples))
+    every = [*unmet, *examples]
+    mixed = mix_words(context, every, ordinary)
+    context.scoring().begin_session()
+    words = weigh_words([one.label for one in every], mixed, ask_in_turn(context, mixed))
+    edited = [edit_by_weights(params, context, one, words.get(one.label, {})) for one in every]
+    context.scoring().begin_session()
+    # Those first of which nothing was ever asked: of audited ones it is known whether they are decided at all.
+    length = in_a_row(len(covers))
+    ask_in_turn(context, covers[:length])
+    among = ask_among(context, covers[length:], [first for first, _ in edited])
+    context.scoring().begin_session()
+    alone = ask_in_turn(context, [second for _, second in edited[len(unmet) :]])
+    clean = ask_in_turn(context, [one.text for one in every])
+    taken = [taken_of(*of, one.label) for one, of in zip(every, zip(among, clean, strict=True), strict=True)]
+    for at, (row, texts) in enumerate(zip(rows, edited[len(unmet) :], strict=True)):
+        row |= {
+            "questions": -(-len(mixed) // len(every)) + 1,
+            "among_parts": parts_of(texts[0]),
+            "among_logits": _given(among[len(unmet) + at]),
+            "alone_parts": parts_of(texts[1]),
+            "alone_logits": _given(alone[at]),
+            "taken": taken[len(unmet) + at],
+            "unmet_taken": taken[at] if at < len(unmet) else None,
+        }
+    return pa.Table.from_pylist(rows, schema=_TABLE)
+
+
+def _given(answer: Answer) -> list[float] | None:
+    return answer.tolist() if isinstance(answer, Tensor) and decided(answer) is not None else None
+
+
+def mix_words(context: TextContext, examples: Sequence[TextExample], ordinary: Sequence[Text]) -> list[Text]:
+    """Return ordinary sentences, in most of which one word is one of some texts.
+
+    Each word twice, so that it is hardly known by how often it is asked about.
+
+    Args:
+        context: The shard's.
+        examples: The texts.
+        ordinary: Others, for the sentences, which are made of those where there are none.
+    """
+    rng = random.Random(context.salted_seed("mixed", 0))  # noqa: S311 - not for secrets
+    others = ordinary or [one.text for one in examples]
+    carriers = rng.sample(others, _prime(min(len(others), CARRIERS)))
+    # What is in ordinary ones is asked about with them.
+    known = {word.lower() for text in carriers if ordinary for word in content_words(context, text)}
+    words = dict[str, None]()
+    for example in examples:
+        own = [word for word in content_words(context, example.text) if word.lower() not in known]
+        words |= dict.fromkeys(rng.sample(own, min(len(own), MIXED)))
+    chosen = rng.sample([*words], min(len(words), WORDS))
+    asked = chosen * TIMES + [None] * (PLAIN * len(carriers))
+    rng.shuffle(asked)
+    found = list[Text]()
+    for word, sentence in zip(asked, sentences(carriers, rng), strict=False):
+        cut = WordsOf.cut(sentence)
+        # Not in a part of a word: whoever reads whole ones would not read it.
+        places = [(part, at) for part, at in cut.content_places if _is_whole(cut.pieces[part], at)]
+        if word is not None:
+            if not places:
+                continue
+            part, at = rng.choice(places)
+            cut.pieces[part][at] = word
+        found.append(cut.joined)
+    return found
+
+
+def sentences(texts: Sequence[Text], rng: random.Random) -> Iterator[Text]:
+    """Yield sentences put together from parts of a prime number of texts, of which no two have two in common.
+
+    There are as many as the square of that number, less it; then they come again.
+    """
+    cuts, count = [cut_up(text, PARTS) for text in texts], len(texts)
+    for turn in itertools.cycle(range(1, count)):
+        for number in rng.sample(range(count), count):
+            yield joined([cuts[(number + of * turn) % count][of] for of in range(PARTS)])
+
+
+def _prime(most: int) -> int:
+    """Return the largest prime number up to another.
+
+    >>> _prime(61), _prime(20), _prime(4)
+    (61, 19, 3)
+    """
+    return next(count for count in range(most, 1, -1) if all(count % by for by in range(2, math.isqrt(count) + 1)))
+
+
+def _is_whole(pieces: Sequence[str], at: int) -> bool:
+    return (pieces[at - 1][-1:].isspace() or not pieces[at - 1]) and (
+        pieces[at + 1][:1].isspace() or not pieces[at + 1]
+    )
+
+
+def content_words(context: TextContext, text: Text) -> list[str]:
+    """Return the words of a text that may be edited, each once."""
+    cut = WordsOf.cut(text, context.scoring().seen(text))
+    return list(dict.fromkeys(cut.pieces[part][at] for part, at in cut.content_places))
+
+
+def edit_by_weights(
+    params: TemperatureAttackParams,
+    context: TextContext,
+    example: TextExample,
+    weights: Mapping[str, float],
+) -> tuple[Text, Text]:
+    """Return a text with wrong letters in the words that speak for its class most, and in as many as do.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        example: The text.
+        weights: By how much words in lower case speak for its class.
+    """
+    rng = random.Random(context.salted_seed("transferred", example.example_id))  # noqa: S311 - not for secrets
+    found = list[Text]()
+    for kind, most in zip(rng.sample([None, SEARCHED], 2), (STRONGEST, None), strict=True):
+        cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
+        said = {word: weights.get(word.lower(), 0.0) for word in content_words(context, example.text)}
+        for _ in misspell(cut, speaking(cut, said, rng)[:most], letters_allowed(params, cut), rng, kind):
+            pass
+        found.append(cut.joined)
+    return found[0], found[1]
+
+
+def transferred_rows(context: TextContext) -> list[dict[str, Any]]:
+    """Return what was sent, by text; nothing where nothing was."""
+    try:
+        rows: list[dict[str, Any]] = context.records(TRANSFERRED).to_pylist()
+    except KeyError:
+        # An audit that began before there was this stage.
+        return []
+    return rows
+
+
+def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], list[Text], list[TextExample]]:
+    """Return ordinary texts, others put together from them, of which each part may come again, and unmet ones.
+
+    Args:
+        context: The shard's.
+        most: Of those that are put together.
+        unmet: Of those, at most.
+    """
+    try:
+        rows = context.records(FIRST).to_pylist()
+    except KeyError:
+        # An audit that began before there was that stage.
+        return [], [], []
+    # The rows of an audit that began with an older version have neither.
+    ordinary, covers = [text_of(row["cover"]) for row in rows if row.get("cover")], list[Text]()
+    rng = random.Random(context.salted_seed("covers", 0))  # noqa: S311 - not for secrets
+    while ordinary and len(covers) < most:
+        covers += put_together(rng.sample(ordinary, len(ordinary)))
+    found = [TextExample(row["example_id"], text_of(row["unmet"]), row["label"]) for row in rows if row.get("unmet")]
+    return ordinary, covers[:most], found[:unmet]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What edits by what words say elsewhere take.
+
+    Attributes:
+        audited: (n,) shares of the leads of texts that had been asked as they are.
+        unmet: (m,) of texts of which nothing had been asked.
+    """
+
+    audited: Floats
+    unmet: Floats
+
+    @cached_property
+    def p(self) -> float:
+        """Two-sided p of so different shares."""
+        return differing_p(self.audited, self.unmet)
+
+
+def read_transfer(records: Records | None) -> Transfer | None:
+    """Return what was taken; None where the stage was not run, or sent nothing."""
+    if records is None or not (len(records["questions"]) - records["questions"].null_count):
+        return None
+    return Transfer(*(records[name].drop_null().to_numpy() for name in ("taken", "unmet_taken")))
