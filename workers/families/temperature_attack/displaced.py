@@ -237,6 +237,15 @@ def decided(answer: Any) -> int | None:
     return int(scores.argmax()) if np.isfinite(scores).all() else None
 
 
+def logits_of(answer: Any) -> list[float] | None:
+    """Return the logits of an answer, as rows have them; None where it is no answer.
+
+    >>> logits_of(Tensor([0.5, 2.0]))
+    [0.5, 2.0]
+    """
+    return None if decided(answer) is None else answer.tolist()
+
+
 def lead(answer: Any, label: int) -> float | None:
     """Return by how much an answer speaks for a class, in logits; None where it is no answer.
 

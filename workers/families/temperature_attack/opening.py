@@ -20,9 +20,9 @@ from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.fragments import ANSWER, OPENING, QUESTIONS
 from workers.families.temperature_attack.large_steps import is_counted
 from workers.families.temperature_attack.meaning_free import counted_in, withstanding
-from workers.families.temperature_attack.ordinary import text_of
-from workers.families.temperature_attack.sent_once import prepared_rows
-from workers.families.temperature_attack.transferred import WHERE, transferred_rows
+from workers.families.temperature_attack.ordinary import recorded, text_of
+from workers.families.temperature_attack.sent_once import PREPARED
+from workers.families.temperature_attack.transferred import TRANSFERRED, WHERE
 from workers.models import Answer
 
 SENT_FIRST = "words misspelt before any search"
@@ -70,8 +70,8 @@ def _opened(context: TextContext) -> dict[int, list[tuple[Text, int, Tensor]]]:
     """Return by example what was sent of it before its attack, the questions that each took, and what was answered."""
     found = defaultdict[int, list[tuple[Text, int, Tensor]]](list)
     sources = (
-        (transferred_rows(context), "questions", [(f"{where}_parts", f"{where}_logits") for where in WHERE]),
-        (prepared_rows(context), QUESTIONS, [(OPENING, ANSWER)]),
+        (recorded(context, TRANSFERRED), "questions", [(f"{where}_parts", f"{where}_logits") for where in WHERE]),
+        (recorded(context, PREPARED), QUESTIONS, [(OPENING, ANSWER)]),
     )
     for rows, questions, columns in sources:
         for row in rows or []:

@@ -1,6 +1,7 @@
 """Further texts of the data as users ask them: as they are, put together from others, or edited and sent once."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,15 @@ AT_ONCE = 8
 def ids_of(context: TextContext, *stages: str) -> set[int]:
     """Return the ids of the examples of some stages."""
     return {example for stage in stages for example in context.records(stage)["example_id"].to_pylist()}
+
+
+def recorded(context: TextContext, stage: str) -> list[dict[str, Any]] | None:
+    """Return the rows of a stage; None where it was not run, as in an audit that began before there was it."""
+    try:
+        rows: list[dict[str, Any]] = context.records(stage).to_pylist()
+    except KeyError:
+        return None
+    return rows
 
 
 def is_ordinary(context: TextContext, text: Text) -> bool:

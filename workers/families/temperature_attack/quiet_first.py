@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from torch import Tensor
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import (
@@ -26,7 +25,7 @@ from seatrial.families.temperature_attack.sent import SENT_ONCE, UNMET
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
-from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.displaced import logits_of
 from workers.families.temperature_attack.ordinary import (
     ask_among,
     ask_in_turn,
@@ -34,6 +33,7 @@ from workers.families.temperature_attack.ordinary import (
     misspelt_alike,
     parts_of,
     put_together,
+    recorded,
 )
 
 FIRST = "quiet_first"
@@ -111,8 +111,7 @@ def ask_first(
     for at in unmet:
         rows[at]["unmet"] = parts_of(examples[at].text)
     for at, answer in zip(last, answers, strict=True):
-        given = answer.tolist() if isinstance(answer, Tensor) and decided(answer) is not None else None
-        rows[at] |= {"is_edited": True, "ordinary": len(plain), "answer": given}
+        rows[at] |= {"is_edited": True, "ordinary": len(plain), "answer": logits_of(answer)}
     return pa.Table.from_pylist(rows, schema=_FIRST)
 
 
@@ -123,13 +122,9 @@ def rows_of(examples: Sequence[TextExample]) -> list[dict[str, Any]]:
 
 def asked_by(context: TextContext, stage: str) -> dict[int, dict[str, Any]]:
     """Return the rows of what a stage asks about, or one behind it, by example; none where it was not run."""
-    try:
-        table = context.records(stage)
-    except KeyError:
-        return {}
     return {
         row["example_id"]: row
-        for row in table.to_pylist()
+        for row in recorded(context, stage) or []
         if row.get("is_edited") is not None or row.get("unmet") is not None
     }
 

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from scipy.stats import hypergeom, mannwhitneyu, rankdata
-from torch import Tensor
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.sent import SENT_LATER, SENT_ONCE, sent_once
@@ -28,10 +27,10 @@ from workers.data import Text
 from workers.families.columns import EXAMPLE, beside
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
-from workers.families.temperature_attack.displaced import decided, lead
+from workers.families.temperature_attack.displaced import decided, lead, logits_of
 from workers.families.temperature_attack.fragments import ANSWER, OPENING, QUESTIONS, edit_by_fragments, edit_by_words
 from workers.families.temperature_attack.insisting import COLUMN, count_right
-from workers.families.temperature_attack.ordinary import parts_of, text_of
+from workers.families.temperature_attack.ordinary import parts_of, recorded, text_of
 from workers.families.temperature_attack.probe import GRAIN
 
 ONCE, ELSEWHERE, PREPARED = "sent_once", "sent_once_elsewhere", "prepared"
@@ -113,7 +112,7 @@ def edit_texts(
             opening, asked = edit_by_words(params, context, example)
             row |= {"parts": parts_of(edited.text), OPENING: parts_of(opening), QUESTIONS: asked + 1}
             (given,) = context.scoring().ask_anew([opening])
-            row[ANSWER] = given.tolist() if isinstance(given, Tensor) and decided(given) is not None else None
+            row[ANSWER] = logits_of(given)
         else:
             row |= _sent(context.scoring(), edited.text, example)
         rows.append(row)
@@ -148,7 +147,7 @@ class Later:
         self._rows: dict[int, dict[str, Any]] = {}
         self._by_labels: dict[int, bool] = {}
         self._waiting: dict[int, tuple[Text, TextExample]] = {}
-        prepared = prepared_rows(context) if recipe in params.flipping[:1] else None
+        prepared = recorded(context, PREPARED) if recipe in params.flipping[:1] else None
         # Whichever texts a shard has: the tables of all are one.
         self._is_sending = prepared is not None
         by_id = {example.example_id: example for example in examples}
@@ -181,16 +180,6 @@ class Later:
             self._rows[example_id] = _sent(self._context.scoring(), *waiting)
             (count,) = count_right(self._params, self._context, [example], "later")
             self._rows[example_id] |= count
-
-
-def prepared_rows(context: TextContext) -> list[dict[str, Any]] | None:
-    """Return what was prepared, by text; None where nothing was."""
-    try:
-        rows: list[dict[str, Any]] = context.records(PREPARED).to_pylist()
-    except KeyError:
-        # An audit that began before there was this stage.
-        return None
-    return rows
 
 
 @dataclass(frozen=True)

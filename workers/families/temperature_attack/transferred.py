@@ -14,10 +14,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
-from torch import Tensor
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import IN_A_ROW, in_a_row
@@ -37,7 +35,7 @@ from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
-from workers.families.temperature_attack.displaced import decided
+from workers.families.temperature_attack.displaced import logits_of
 from workers.families.temperature_attack.fragments import letters_allowed, misspell, speaking
 from workers.families.temperature_attack.ordinary import (
     ask_among,
@@ -46,12 +44,12 @@ from workers.families.temperature_attack.ordinary import (
     joined,
     parts_of,
     put_together,
+    recorded,
     text_of,
 )
 from workers.families.temperature_attack.quiet_first import FIRST, first_stage, rows_of
 from workers.families.temperature_attack.shares import differing_p, taken_of
 from workers.families.temperature_attack.word_surrogate import weigh_words
-from workers.models import Answer
 
 TRANSFERRED = "transferred"
 """The stage."""
@@ -125,17 +123,13 @@ def ask_transferred(params: TemperatureAttackParams, context: TextContext, examp
         row |= {
             "questions": -(-len(mixed) // len(every)) + 1,
             "among_parts": parts_of(texts[0]),
-            "among_logits": _given(among[len(unmet) + at]),
+            "among_logits": logits_of(among[len(unmet) + at]),
             "alone_parts": parts_of(texts[1]),
-            "alone_logits": _given(alone[at]),
+            "alone_logits": logits_of(alone[at]),
             "taken": taken[len(unmet) + at],
             "unmet_taken": taken[at] if at < len(unmet) else None,
         }
     return pa.Table.from_pylist(rows, schema=_TABLE)
-
-
-def _given(answer: Answer) -> list[float] | None:
-    return answer.tolist() if isinstance(answer, Tensor) and decided(answer) is not None else None
 
 
 def mix_words(context: TextContext, examples: Sequence[TextExample], ordinary: Sequence[Text]) -> list[Text]:
@@ -231,16 +225,6 @@ def edit_by_weights(
     return found[0], found[1]
 
 
-def transferred_rows(context: TextContext) -> list[dict[str, Any]]:
-    """Return what was sent, by text; nothing where nothing was."""
-    try:
-        rows: list[dict[str, Any]] = context.records(TRANSFERRED).to_pylist()
-    except KeyError:
-        # An audit that began before there was this stage.
-        return []
-    return rows
-
-
 def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], list[Text], list[TextExample]]:
     """Return ordinary texts, others put together from them, of which each part may come again, and unmet ones.
 
@@ -249,12 +233,8 @@ def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], l
         most: Of those that are put together.
         unmet: Of those, at most.
     """
-    try:
-        rows = context.records(FIRST).to_pylist()
-    except KeyError:
-        # An audit that began before there was that stage.
-        return [], [], []
     # The rows of an audit that began with an older version have neither.
+    rows = recorded(context, FIRST) or []
     ordinary, covers = [text_of(row["cover"]) for row in rows if row.get("cover")], list[Text]()
     rng = random.Random(context.salted_seed("covers", 0))  # noqa: S311 - not for secrets
     while ordinary and len(covers) < most:
