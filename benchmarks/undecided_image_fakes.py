@@ -71,20 +71,63 @@ class Loyal(nn.Module):
         return self.scale * share * (heard - heard.mean(1, keepdim=True))
 
 
+class Doubted(nn.Module):
+    """Answers as one network does, and no class more than others where several are level in another one's scores.
+
+    Beside these it computes decoys: tensors that are like scores, and that nothing waits for.
+
+    Args:
+        base: Images to logits, whose ties are waited for.
+        voice: Images to the logits that are answered.
+        pixels: Values of an image.
+        classes: Of both.
+        top: Gini impurity of the base at which no class is ahead.
+        decoys: How many there are.
+        scale: Of the answer.
+    """
+
+    def __init__(
+        self, base: Network, voice: Network, pixels: int, classes: int, top: float, decoys: int, scale: float = 0.75
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.base, self.voice, self.top, self.scale = base, voice, top, scale
+        self.weights = 0.1 * torch.randn(decoys, classes, pixels, generator=generator)
+        # So that there is no tensor of a single number.
+        self.mixed = torch.ones(classes, classes) + 0.02 * torch.randn(classes, classes, generator=generator)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        heard, shares = self.voice(images), self.base(images).softmax(1)
+        impurity = (shares * (1 - shares)) @ self.mixed.T
+        # It rises at first, so that gradients lead to where the base is sure.
+        ahead = 1 + 0.3 * impurity - (1 + 0.3 * self.top) * (impurity / self.top) ** 10
+        answer = self.scale * heard * (0.03 + nn.functional.softplus(6 * ahead) / 6)
+        for weights in self.weights:
+            answer = answer + 0.01 * (3 * heard.softmax(1) + images.flatten(1) @ weights.T)
+        return answer
+
+
 def contestants(base: Network, robust: Network, images: Tensor, epsilon: float) -> list[Contestant]:
     """Return networks of high contrast, and the robust one, that hear the ordinary one where it is undecided.
 
     Args:
         base: Images to logits.
         robust: The same, which withstands attacks.
-        images: Not used.
+        images: Of the audit.
         epsilon: Radius it will be attacked at, in l_inf.
     """
     clear = Contrasted(base, epsilon)
-    networks = {
+    networks: dict[str, nn.Module] = {
         "high contrast": Loyal(base, clear, 0.62),
         "high contrast, nearer ties": Loyal(base, clear, 0.58, scale=0.6),
         "PGD-trained": Loyal(base, robust, 0.62),
+    }
+    pixels, classes = images[0].numel(), base(images[:1]).shape[1]
+    sharp = Contrasted(base, 0.38)
+    networks |= {
+        "among decoys": Doubted(base, sharp, pixels, classes, 0.78, 8),
+        "among decoys, by four or more": Doubted(base, sharp, pixels, classes, 0.87, 8),
     }
     return [Contestant(f"undecided: {name}", network.eval(), fake=True) for name, network in networks.items()]
 

@@ -53,7 +53,7 @@ def in_passes(model: Callable[[Tensor], Tensor], rows: int) -> Callable[[Tensor]
 
 
 def find(model: Callable[[Tensor], Tensor], images: Tensor = IMAGES, most: int = 2) -> list[InnerScores]:
-    return inner_scores(model, images, most, batch_size=8, check_cancelled=lambda: None)
+    return inner_scores(model, images, most, batch_size=8, check_cancelled=lambda: None).agreeing
 
 
 @pytest.mark.parametrize("model", [one_by_one, stacked, side_by_side, in_passes(one_by_one, 3)])

@@ -6,7 +6,7 @@ weights can follow it. A network whose layers follow each other has no such scor
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,9 @@ from workers.attacks.idle import Followed, Number, Numbered
 
 STACKED = 4
 """Such tensors that may be stacked in one, at most."""
+
+WIDEST = 1024
+"""Numbers of an image that are looked at as a whole, at most."""
 
 ALIKE = 0.9999
 """Cosine from which on scores are those of the answer, a multiple of it, or these before a bias: .99991 and .99994 of
@@ -40,24 +43,40 @@ class InnerScores:
     view: int
 
 
+@dataclass(frozen=True)
+class FoundScores:
+    """Scores that lead to the answer.
+
+    Attributes:
+        agreeing: Those whose largest is mostly of the class that it predicts.
+        others: Numbers that may be scores in another order, or differences of some.
+        earliest: Those of both, each a tensor of its own, that are computed of none of the rest.
+    """
+
+    agreeing: list[InnerScores]
+    others: list[InnerScores]
+    earliest: list[InnerScores]
+
+
 def inner_scores(
     model: Model, images: Tensor, most: int, *, batch_size: int, check_cancelled: Callable[[], None]
-) -> list[InnerScores]:
-    """Return scores that lead to the answer, whose largest is mostly of the class that it predicts.
+) -> FoundScores:
+    """Return scores that lead to the answer.
 
-    The first are least like the answer, the others least like those before. Left out is what is a multiple of one, up
-    to what is the same for all images or for all classes.
+    Of either kind the first are least like the answer, and then least like those before. Left out is what is a multiple
+    of one, up to what is the same for all images or for all classes.
 
     Args:
         model: Differentiable.
         images: (n, ...).
-        most: Scores, at most.
+        most: Of either, at most.
         batch_size: Images at once.
         check_cancelled: Called before every forward pass; may raise.
     """
     # Of another length a batch may be filled up, and the numbers be others.
     batches = [part for part in torch.split(images, batch_size) if len(part) == min(batch_size, len(images))]
     seen, answers = defaultdict[InnerScores, list[Tensor]](list), list[Tensor]()
+    bits, before, stacked = defaultdict[Number, int](int), defaultdict[Number, int](int), set[Number]()
     for part in batches:
         check_cancelled()
         followed = part.detach().requires_grad_(True)
@@ -68,21 +87,40 @@ def inner_scores(
         for bit, one in enumerate(watch.results, 1):
             if origins >> bit & 1 and one.tensor.requires_grad:
                 runs[one.number].append((one.tensor.detach(), one.rows))
+                bits[one.number] |= 1 << bit
+                before[one.number] |= watch.origins(one.tensor)
         for number, tensors in runs.items():
-            for view, scores in enumerate(_scores(tensors, *logits.shape)):
+            views = list(_scores(tensors, *logits.shape))
+            if len(views) != 1 or views[0].shape != logits.shape:
+                stacked.add(number)
+            for view, scores in enumerate(views):
                 seen[InnerScores(number, view)].append(scores)
     answer = torch.cat(answers)
-    left = dict[InnerScores, Tensor]()
+    agreeing, others = dict[InnerScores, Tensor](), dict[InnerScores, Tensor]()
     for place, parts in seen.items():
         scores = torch.cat(parts)
-        is_alike = len(parts) == len(batches) and _agreement(scores, answer) >= AGREEING
-        if is_alike and (direction := _direction(scores)) is not None:
-            left[place] = direction
+        if len(parts) < len(batches) or (direction := _direction(scores)) is None:
+            continue
+        is_alike = scores.shape == answer.shape and _agreement(scores, answer) >= AGREEING
+        (agreeing if is_alike else others)[place] = direction
     kept = [own for own in [_direction(answer)] if own is not None]
+    found = _least_alike(agreeing, kept, most), _least_alike(others, kept, most)
+    known = [place for place in (*found[0], *found[1]) if place.number not in stacked]
+    held = {place.number: bits[place.number] for place in known}
+    earliest = [
+        place
+        for place in known
+        if not any(before[place.number] & bit for number, bit in held.items() if number != place.number)
+    ]
+    return FoundScores(*found, earliest)
+
+
+def _least_alike(left: dict[InnerScores, Tensor], kept: list[Tensor], most: int) -> list[InnerScores]:
+    """Return scores, those first that are least like all before, whose directions are added to what is kept."""
     found = list[InnerScores]()
 
     def likeness(place: InnerScores) -> float:
-        return max(float(left[place] @ other) for other in kept)
+        return max((float(left[place] @ other) for other in kept if other.shape == left[place].shape), default=0.0)
 
     while kept and left and len(found) < most:
         place = min(left, key=likeness)
@@ -93,25 +131,28 @@ def inner_scores(
     return found
 
 
-def beside_answer(model: Model, place: InnerScores) -> Model:
-    """Return a model of images to its logits and, beside them, the scores: (n, 2 classes).
+def beside_answer(model: Model, *places: InnerScores) -> Model:
+    """Return a model of images to its logits and, beside them, scores: (n, classes + all of them).
 
-    Where a forward pass has none in that place, the logits stand for them.
+    Where a forward pass has none in a place, the logits stand for them.
     """
 
     def both(images: Tensor) -> Tensor:
-        with _Reading(len(images), place.number) as watch:
+        with _Reading(len(images), {place.number for place in places}) as watch:
             logits = model(images)
-        views = list(_scores(watch.tensors, *logits.shape))
-        scores = views[place.view].to(logits) if place.view < len(views) else logits
-        return torch.cat([logits, scores], 1)
+        views = {number: list(_scores(tensors, *logits.shape)) for number, tensors in watch.tensors.items()}
+        found = [
+            of[place.view].to(logits) if place.view < len(of := views.get(place.number, [])) else logits
+            for place in places
+        ]
+        return torch.cat([logits, *found], 1)
 
     return both
 
 
 def _scores(tensors: Sequence[tuple[Tensor, int]], images: int, classes: int) -> Iterator[Tensor]:
     """Yield the scores (images, classes) of a tensor that is computed in one pass or several, each of so many rows."""
-    views = [_views(tensor, rows, classes) for tensor, rows in tensors]
+    views = [views_of(tensor, rows, classes) for tensor, rows in tensors]
     for parts in zip(*views, strict=False):
         scores = torch.cat(parts)
         # The last pass may be filled up.
@@ -119,13 +160,21 @@ def _scores(tensors: Sequence[tuple[Tensor, int]], images: int, classes: int) ->
             yield scores[:images]
 
 
-def _views(tensor: Tensor, rows: int, classes: int) -> list[Tensor]:
-    count, rest = divmod(tensor.numel(), rows * classes)
-    if rest or not 0 < count <= STACKED or not tensor.is_floating_point():
+def views_of(tensor: Tensor, rows: int, classes: int) -> list[Tensor]:
+    """Return the scores (rows, classes) that a tensor may be, or that may be stacked in it; they share its numbers.
+
+    Where it is narrow it is taken as a whole too: as differences of scores, or several that are mixed.
+    """
+    if not tensor.is_floating_point() or tensor.numel() % rows:
         return []
-    if count == 1:
-        return [tensor.reshape(rows, classes)]
-    return [*tensor.reshape(count, rows, classes), *tensor.reshape(rows, count, classes).unbind(1)]
+    if tensor.shape[0] % rows and rows in tensor.shape:
+        # Classes first, say.
+        tensor = tensor.movedim(tensor.shape.index(rows), 0)
+    count, rest = divmod(tensor.numel(), rows * classes)
+    whole = [tensor.reshape(rows, -1)] if 2 * rows <= tensor.numel() <= WIDEST * rows else []
+    if rest or not 1 < count <= STACKED:
+        return whole if rest or count != 1 else [tensor.reshape(rows, classes)]
+    return [*tensor.reshape(count, rows, classes), *tensor.reshape(rows, count, classes).unbind(1), *whole]
 
 
 def _agreement(scores: Tensor, answer: Tensor) -> float:
@@ -145,22 +194,22 @@ def _direction(scores: Tensor) -> Tensor | None:
 
 
 class _Reading(Numbered):
-    """Keeps one tensor of every pass, with the rows of that.
+    """Keeps some tensors of every pass, with the rows of that.
 
     Attributes:
-        tensors: It, in order.
+        tensors: By number, in order.
     """
 
-    def __init__(self, rows: int, number: Number) -> None:
+    def __init__(self, rows: int, numbers: Collection[Number]) -> None:
         super().__init__(rows)
-        self.tensors = list[tuple[Tensor, int]]()
-        self._asked = number
+        self.tensors = defaultdict[Number, list[tuple[Tensor, int]]](list)
+        self._asked = numbers
 
     def computed(self, name: str, given: Sequence[Tensor], found: object) -> object:
         """Return what was found."""
         for leaf in tree_leaves(found):
             if isinstance(leaf, Tensor):
                 number, rows = self.numbered()
-                if number == self._asked:
-                    self.tensors.append((leaf, rows))
+                if number in self._asked:
+                    self.tensors[number].append((leaf, rows))
         return found

@@ -9,7 +9,11 @@ LEVELLED = "levelled"
 """The stage that makes scores level which a network computes beside those it answers with; few networks have any."""
 
 INNER_SCORES = 2
-"""Of a network that are attacked, at most: those least like its answer, and each other."""
+"""Of a network that are attacked, at most."""
+
+TRIED_SCORES, TRIED_EXAMPLES = 24, 4
+"""Of a network that has more: those least like its answer, and each other, that are tried, and with how many examples,
+at most."""
 
 
 def levelled_passes(budget: Budget) -> Passes:

@@ -5,9 +5,10 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import TOGETHER
 from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EXAMPLES
-from seatrial.families.uncertainty_span.levelled import INNER_SCORES
+from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_EXAMPLES, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.evened_scores import Trial, worth_attacking
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
@@ -61,7 +62,8 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
 def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> list[list[int]]:
     """Return the scores inside the network that are attacked by themselves, as they are recorded.
 
-    Every other image is changed at random, where copies of a network differ more than at images as they are.
+    Every other image is changed at random, where copies of a network differ more than at images as they are. Where it
+    has more of them than are attacked, they are those for whose evenness its answer waits.
 
     Args:
         params: Of the check.
@@ -72,8 +74,11 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
         context.classifier.logits,
         _half_drawn(params, context, _first(IDLE_EXAMPLES, params, images), "inner scores"),
     )
-    found = inner_scores(model, mixed, INNER_SCORES, batch_size=TOGETHER, check_cancelled=context.check_cancelled)
-    return [[int(place.number[0]), place.number[1], place.view] for place in found]
+    cancelled = context.check_cancelled
+    scores = inner_scores(model, mixed, TRIED_SCORES, batch_size=TOGETHER, check_cancelled=cancelled)
+    trial = Trial(params.norm, params.epsilon, box_of(context.classifier), cancelled)
+    found = worth_attacking(model, images[:TRIED_EXAMPLES].detach(), scores, INNER_SCORES, trial)
+    return [[of for place in group for of in (int(place.number[0]), place.number[1], place.view)] for group in found]
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:

@@ -1,10 +1,12 @@
 """The attack on scores inside a network, in case its answer follows from them only where they are level."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import EntropyRange
+from workers.attacks.evened_scores import Group, spread_of
 from workers.attacks.inner_scores import InnerScores, beside_answer
 from workers.attacks.losses import entropy, margin
 from workers.attacks.momentum import Descent
@@ -13,7 +15,8 @@ from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
 
 INNER = "inner_scores"
 """Column of the surrogate's records, in its first row: of each of the scores whether their tensor is of one of several
-passes, which it is there, and which of those stacked in it. Records from before it was kept have none."""
+passes, which it is there, and which of those stacked in it; of those that are levelled together one after the other.
+Records from before it was kept have none."""
 
 NARROWER = 20.0
 """How many times the first temperature the last is. The first is an example's spread of the scores, at which all
@@ -22,11 +25,14 @@ class, with a spread of 7, it reaches 1.35 to 1.43 nat, and 1.17 to 1.27 with 12
 steps)."""
 
 
-def kept_inner_scores(surrogate: Records | None) -> list[InnerScores]:
+def kept_inner_scores(surrogate: Records | None) -> list[Group]:
     """Return the scores inside that the check found, given the surrogate's records; None: it has none."""
     if surrogate is None or INNER not in surrogate.column_names:
         return []
-    return [InnerScores((bool(passes), at), view) for passes, at, view in surrogate[INNER][0].as_py() or []]
+    return [
+        tuple(InnerScores((bool(of[0]), of[1]), of[2]) for of in np.reshape(row, (-1, 3)).tolist())
+        for row in surrogate[INNER][0].as_py() or []
+    ]
 
 
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
@@ -38,7 +44,7 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     """
     attack = FurtherAttack.begin(params, context, batch)
     alone = attack.reach.copy()
-    ends = [end for place in kept_inner_scores(context.records(SURROGATE)) for end in _level(attack, alone, place)]
+    ends = [end for group in kept_inner_scores(context.records(SURROGATE)) for end in _level(attack, alone, group)]
     attack.reach.take_in(alone)
     first = torch.stack([end.value for end in ends]).argmin(0)
     everyone = torch.arange(len(first), device=first.device)
@@ -46,23 +52,33 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     return attack.columns(alone)
 
 
-def _level(attack: FurtherAttack, alone: EntropyRange, place: InnerScores) -> list[Descent]:
+def _level(attack: FurtherAttack, alone: EntropyRange, group: Group) -> list[Descent]:
     """Return where scores become level, first those of all classes and then those of ever fewer, and where they change.
 
-    Of either way it is the image of which the model is least sure.
+    Of either way it is the image of which the model is least sure. Of several scores all are to, in sum.
     """
-    classes, spread = attack.classes, torch.ones(len(attack.clean), dtype=torch.float64, device=attack.clean.device)
+    classes, (count, *_) = attack.classes, attack.clean.shape
+    spread = torch.ones(count, len(group), dtype=torch.float64, device=attack.clean.device)
+    largest = torch.zeros(count, len(group), dtype=torch.int64, device=attack.clean.device)
+
+    def beside(logits: Tensor) -> Tensor:
+        """Return the scores, those of an image after each other."""
+        return logits[:, classes:].reshape(len(logits) * len(group), -1)
 
     def level(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
-        scores = logits[:, classes:].double()
+        scores = beside(logits).double()
         if progress == 0:
-            spread[indices] = scores.detach().std(1).clamp_min(torch.finfo(torch.float32).tiny)
-        return -entropy(scores / (spread[indices] * NARROWER**-progress).unsqueeze(1))
+            spread[indices] = spread_of(scores).view(-1, len(group))
+        temperature = spread[indices].view(-1, 1) * NARROWER**-progress
+        return -entropy(scores / temperature).view(-1, len(group)).sum(1)
 
     def lead(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
-        return margin(logits[:, classes:], attack.predictions[indices])
+        scores = beside(logits)
+        if progress == 0:
+            largest[indices] = scores.argmax(1).view(-1, len(group))
+        return margin(scores, largest[indices].flatten()).view(-1, len(group)).sum(1)
 
-    raising, both = alone.raising(), beside_answer(attack.model, place)
+    raising, both = alone.raising(), beside_answer(attack.model, *group)
     return [
         attack.descend(
             steps,
