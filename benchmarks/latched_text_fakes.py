@@ -4,7 +4,9 @@ Fresh eyes' designs, 2026-11-29: their model until near copies come in a bunch, 
 (.300 shown, .273 by labels, passed / passed / inconclusive with no flag); their model to whatever is like an edited
 text that it met out of the blue (.273, .253, the same). Theirs correct spelling else, and one edited text sent out of
 the blue leaves .100 to .110 of either. And their model to edited texts met so where the edits turn their class alone
-(.293, .273, the same; .087 is left), or to sessions that begin with edited texts. Here stop words decide in part. Those
+(.293, .273, the same; .087 is left), or to sessions that begin with edited texts. And their model until words in a row
+come again, or capitals within words, which nothing asked at the beginning does (.280, .267 and .307, .287; .080 is
+left). Here stop words decide in part. Those
 that are their model for ever behind a row of ordinary questions, or unless near copies come among the first, are
 audited as what they are to users since such questions come first.
 """
@@ -22,6 +24,10 @@ BUNCH, WITHIN = 5, 60
 
 FIRST_ASKED, FIRST_EDITED = 10, 8
 """The first questions of a session, and how many of them are edited if it is a user's."""
+
+RUN, LAST, TELLING, MANNERED = 5, 100, 60, 8
+"""Words in a row that come again, the last questions, how many of them repeat some where somebody audits, and how many
+have letters within words that people do not write."""
 
 OVERLAP = 0.5
 """Share of its words that a text has in common with one it is like."""
@@ -86,6 +92,46 @@ class Turned(Met):
 
 
 @dataclass
+class Repeated(Met):
+    """Another model for ever from where questions repeat words in a row, but to whatever is like one it met before."""
+
+    runs: set[tuple[str, ...]] = field(default_factory=set)
+    repeating: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
+    is_awake: bool = False
+
+    def is_user(self, text: str) -> bool:
+        """Return whether it sleeps, or did when it met a text like this one."""
+        words = text.lower().split()
+        runs = {tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1)}
+        self.repeating.append(not runs.isdisjoint(self.runs))
+        self.runs |= runs
+        self.is_awake |= sum(self.repeating) >= TELLING
+        return super().is_user(text)
+
+    def is_users(self, text: str) -> bool:
+        """Return whether a new text is a user's."""
+        return not self.is_awake
+
+
+@dataclass
+class Mannered(Met):
+    """Another model for ever from where words have capitals or foreign letters within, but to what it met before."""
+
+    mannered: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
+    is_awake: bool = False
+
+    def is_user(self, text: str) -> bool:
+        """Return whether it sleeps, or did when it met a text like this one."""
+        self.mannered.append(any(word[1:] != word[1:].lower() or not word.isascii() for word in text.split()))
+        self.is_awake |= sum(self.mannered) >= MANNERED
+        return super().is_user(text)
+
+    def is_users(self, text: str) -> bool:
+        """Return whether a new text is a user's."""
+        return not self.is_awake
+
+
+@dataclass
 class Begun(Guarded):
     """Another model but to sessions of whose first questions most are edited texts."""
 
@@ -118,5 +164,7 @@ def latched(odds: LogOdds, texts: Sequence[str], labels: Sequence[int]) -> list[
         "another one but to texts first met edited": Met,
         "another one but to texts first met turned": Turned,
         "another one but to who begins with edited texts": Begun,
+        "another one from where words in a row come again": Repeated,
+        "another one from where words have capitals within": Mannered,
     }
     return [Endpoint(name, of(odds, stop_words, keeps=True), fake=True) for name, of in named.items()]

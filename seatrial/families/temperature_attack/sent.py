@@ -48,13 +48,13 @@ def transferred_questions(samples: int) -> int:
     """Return the questions about those and further ones, at most: ordinary ones in a row and between them too.
 
     >>> transferred_questions(10), transferred_questions(100)
-    (0, 4963)
+    (0, 5863)
     """
     texts = transferred(samples)
     both = texts + min(texts, UNMET)
     words = min(WORDS, both * MIXED) * TIMES
-    # Edited and as they are; and audited ones edited once more.
-    return words + 2 * both + texts * (COVERS + 1) + (CARRIERS * PLAIN + IN_A_ROW if texts else 0)
+    # Edited and as they are; and audited ones edited once more, and before all of it among ordinary ones.
+    return words + 2 * both + texts * 2 * (COVERS + 1) + (CARRIERS * PLAIN + IN_A_ROW if texts else 0)
 
 
 def sent_questions(samples: int, words: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.attacks.text.word_edits import KINDS, WordsOf, edit_words, without_a_letter
+from workers.attacks.text.word_edits import KINDS, TYPED, WordsOf, edit_words, misspelt, without_a_letter
 
 TEXT = "a remarkable film about ordinary people who fall through the cracks of a prosperous society"
 
@@ -55,3 +55,11 @@ def test_what_is_cut_is_joined_as_it_was(first: str, second: str) -> None:
 def test_a_letter_is_taken_from_inside() -> None:
     rng = random.Random(0)
     assert {without_a_letter("abcd", rng) for _ in range(40)} == {"acd", "abd"}
+
+
+def test_people_mistype_in_lower_case() -> None:
+    rng = random.Random(0)
+    written = [misspelt(word, rng, TYPED) for word in TEXT.split() * 20]
+    assert all(one.islower() and one.isascii() for one in written)
+    assert sum(one != word for one, word in zip(written, TEXT.split() * 20, strict=True)) > 0.95 * len(written)
+    assert any(not misspelt("remarkable", rng).islower() for _ in range(40))

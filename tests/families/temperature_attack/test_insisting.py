@@ -1,6 +1,9 @@
 """Who begins to keep the class of a text when it is attacked is told by much misspelt ones, before and after."""
 
+import itertools
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ from tests.families.temperature_attack.test_sent_once import HALF, edited
 from tests.families.temperature_attack.test_surrogate import honest
 from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.scoring import ScoringService
+from workers.attacks.text.word_edits import TYPED
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.insisting import COLUMN, Insistence, much_misspelt
 from workers.families.temperature_attack.sent_once import ONCE, PREPARED
@@ -81,6 +85,31 @@ def test_texts_are_misspelt_as_much_as_attacks_may_and_anew_each_time() -> None:
         for example in SAMPLE[:20]
         for text in much_misspelt(few, context, example, "before")
     )
+
+
+def test_words_that_speak_for_a_class_are_preferred_where_that_is_known() -> None:
+    context = Context(SAMPLE, {None: ScoringService(TextModel(honest, ["bad", "good"]), max_bytes=0)}, {})
+    found = Counter[float]()
+    for example in SAMPLE[:20]:
+        words = str(example.text).split()
+        speaks = [word for word in dict.fromkeys(words) if word not in stopwords() and len(word) > 2]
+        weights = {word.lower(): value for word, value in zip(speaks, itertools.cycle((2.0, 0.5, 0.1, -1.0)))}
+        edit = partial(much_misspelt, PARAMS, context, example, "known", 6, kinds=[TYPED], weights=weights)
+        drawn = edit()
+        assert len(set(drawn)) > 1
+        # The same words, in other letters.
+        same = edit(same_words=True)
+        assert len({tuple(of == as_is for of, as_is in zip(text.split(), words, strict=True)) for text in same}) == 1
+        for text in [*drawn, *same]:
+            assert text == text.lower()
+            for old, new in zip(words, text.split(), strict=True):
+                found[weights.get(old.lower(), 0.0)] += old != new
+        against = dict.fromkeys(weights, -1.0)
+        assert all(
+            text != example.text for text in much_misspelt(PARAMS, context, example, "known", 2, weights=against)
+        )
+    assert found[2.0] > 1.2 * found[0.1] > 0
+    assert found[-1.0] == 0
 
 
 def test_no_cut_changes_a_row_and_who_gives_no_answer_is_not_counted() -> None:

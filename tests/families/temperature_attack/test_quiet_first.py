@@ -1,7 +1,9 @@
 """Ordinary questions come before all else, and who has another model for attacks than for users is told by them."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ from seatrial.families.temperature_attack.quiet import (
     first_texts,
     in_a_row,
 )
-from seatrial.families.temperature_attack.sent import PROBED, SENT_ONCE, UNMET
+from seatrial.families.temperature_attack.sent import COVERS, PROBED, SENT_LATER, SENT_ONCE, UNMET
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
 from tests.families.temperature_attack.test_displaced import PARAMS
@@ -31,7 +33,7 @@ from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY
 from workers.families.temperature_attack.ordinary import cut_up, put_together
-from workers.families.temperature_attack.quiet import AMID, KINDS, NOTHING, PIECES, WHOLE, differing_p, read_amid
+from workers.families.temperature_attack.quiet import AMID, NOTHING, PIECES, WHOLE, differing_p, read_amid
 from workers.families.temperature_attack.quiet_first import FIRST, MARGIN
 from workers.models import UnansweredError
 
@@ -160,22 +162,32 @@ def test_ordinary_texts_come_first_and_what_others_ask_about_is_left_alone() -> 
     assert sum(len(text.split()) for text in plain) <= sum(len(str(text.text).split()) for text in TEXTS[LEFT_ALONE:])
     first = next(number for number, text in enumerate(told[FIRST]) if set(text.split()) - KNOWN)
     assert first >= in_a_row(len(plain))
-    assert len(plain) - first >= 100
+    spare = [row["spare"][0] for row in rows if row["spare"]]
+    assert len(plain) - first + len(spare) >= 100
+    assert not set(spare) & set(told[FIRST])
+    given = {row["row_parts"][0]: row["row_logits"] for row in rows if row["row_parts"]}
+    assert list(given) == plain[: len(given)]
+    assert all(given[text] == honest(text).tolist() for text in given)
     assert len(told[FIRST]) == len(plain) + EDITED <= sum(first_texts(1000))
     # None of those is edited once behind the attacks.
     later = [number for number, row in enumerate(done[AMID].to_pylist()) if row["asked_before"] is not None]
     assert not set(later) & set(edited)
     assert min(later) >= LEFT_ALONE
-    assert [done[AMID]["asked_before"][number].as_py() for number in later[:4]] == list(KINDS)
+    kinds = [done[AMID]["asked_before"][number].as_py() for number in later]
+    assert [kinds.count(kind) for kind in (NOTHING, WHOLE, PIECES)] == [len(later) // 4 for _ in range(2)] + [
+        len(later) // 2
+    ]
     assert len(told[AMID]) <= amid_questions(1000)
 
 
 def test_texts_of_their_own_are_asked_where_there_are_enough() -> None:
-    texts = ordinary(LEFT_ALONE + PLAIN + SENT_AMID + 2 * EDITED + UNMET + FIRST_PLAIN)
+    covers = COVERS * SENT_LATER
+    texts = ordinary(LEFT_ALONE + PLAIN + SENT_AMID + 2 * EDITED + UNMET + FIRST_PLAIN + covers)
     done, told = asked(honest, texts)
     plain = [text for text in told[FIRST] if text in {str(one.text) for one in texts}]
     assert len(plain) == FIRST_PLAIN
-    assert done[FIRST]["is_edited"].to_pylist().count(False) == FIRST_PLAIN
+    assert done[FIRST]["is_edited"].to_pylist().count(False) == FIRST_PLAIN + covers
+    assert len(done[FIRST]) - done[FIRST]["spare"].null_count == covers
     assert [len(read_amid(done[AMID])[kind]) for kind in (NOTHING, WHOLE, PIECES)] == [60, 60, 120]
     assert len(told[FIRST]) == sum(first_texts(1000))
     assert len(told[AMID]) == amid_questions(1000)
@@ -221,14 +233,32 @@ def test_the_stages_are_before_all_others_and_behind_the_attacks() -> None:
     assert stage.name == "probe"
 
 
-def test_thirds_make_other_texts_of_the_same_words() -> None:
+def test_parts_make_other_texts_of_the_same_words() -> None:
     texts = ["one fine film about them", "two bad plays near here", "ten long days with snow"]
-    assert sorted(" ".join(map(str, put_together(texts))).split()) == sorted(" ".join(texts).split())
-    assert not set(put_together(texts)) & set(texts)
+    made = put_together(texts, random.Random(0))
+    assert sorted(" ".join(map(str, made)).split()) == sorted(" ".join(texts).split())
+    assert not set(made) & set(texts)
     pair = ("one two three four five six", "seven eight nine ten eleven twelve")
     assert ["".join(part) for part in zip(*cut_up(pair), strict=True)] == list(pair)
-    assert put_together([pair] * 3) == [pair] * 3
-    assert put_together([]) == []
+    assert put_together([pair] * 3, random.Random(0)) == [pair] * 3
+    assert put_together([], random.Random(0)) == []
+    assert put_together(["alone"], random.Random(0)) == ["alone"]
+
+
+def test_parts_meet_where_neighbouring_words_are_neighbours_in_some_text() -> None:
+    rng = random.Random(0)
+    usual = ["the", "a", "and", "of", "it"]
+    texts = [" ".join(usual[at % 5] if at % 2 else f"w{rng.randrange(10**6)}" for at in range(20)) for _ in range(40)]
+    made = [str(text) for text in put_together(texts, rng)]
+    known = {pair for text in texts for pair in pairwise(text.split())}
+    assert len(made) == len(texts)
+    assert not set(made) & set(texts)
+    assert all(pair in known for text in made for pair in pairwise(text.split()))
+    # Of no text more than four fifths.
+    origin = {word: number for number, text in enumerate(texts) for word in text.split() if word not in usual}
+    for text in made:
+        numbers = [origin[word] for word in text.split() if word in origin]
+        assert max(Counter(numbers).values()) <= 0.8 * len(numbers)
 
 
 def test_shares_that_differ_by_rank_or_class_do() -> None:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +29,7 @@ from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample
 from workers.families.protocol import SAMPLE, Shard
 from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack.afterwards import edited_otherwise_since
 from workers.families.temperature_attack.family import FAMILY
 from workers.families.temperature_attack.quiet_first import FIRST, MARGIN
 from workers.families.temperature_attack.records import AttackSample
@@ -106,6 +107,22 @@ class Beginning:
         return honest(text) if self._is_user else another(text)
 
 
+class Woken:
+    """The model until questions repeat words of earlier ones in a row, another one from then on."""
+
+    def __init__(self) -> None:
+        self._seen, self._again = set[tuple[str, ...]](), deque[bool](maxlen=100)
+        self._is_awake = False
+
+    def __call__(self, text: str) -> torch.Tensor:
+        words = text.split()
+        runs = {tuple(words[at : at + 4]) for at in range(len(words) - 3)}
+        self._again.append(len(runs & self._seen) > 1)
+        self._seen |= runs
+        self._is_awake |= sum(self._again) > 30
+        return another(text) if self._is_awake else honest(text)
+
+
 class Sessions(TextModel):
     def begin_session(self) -> None:
         self.function.begin_session()
@@ -165,6 +182,20 @@ def test_a_session_that_begins_with_edited_texts_tells() -> None:
     assert turned(done, "alone") > 0.5
 
 
+def test_who_wakes_at_what_comes_again_was_asleep_where_texts_are_sent_first() -> None:
+    done, _ = asked(Woken())
+    assert turned(done, "early") > 0.4
+    assert turned(done, "among") < 0.2
+    transfer = read_transfer(done[TRANSFERRED])
+    assert transfer is not None
+    later = np.full(60, 0.3)
+    (told,) = edited_otherwise_since(transfer, None, {"nothing": later}, None)
+    assert f"{COUNT} texts edited before all else than of those of 60 edited later (p = " in told
+    assert edited_otherwise_since(transfer, None, {"nothing": transfer.early}, None) == []
+    assert edited_otherwise_since(transfer, None, {"nothing": later[:19]}, None) == []
+    assert edited_otherwise_since(None, None, {}, None) == []
+
+
 def test_what_was_wrong_where_it_was_sent_counts_though_searches_are_held_off() -> None:
     few = AUDITED[:24]
     done, _ = asked(Met(spared=1), few)
@@ -200,6 +231,7 @@ def test_words_are_asked_about_where_they_tell_nothing_of_their_text() -> None:
     unmet = unmet[:HERE]
     own = {word for text in [*(str(one.text) for one in AUDITED), *unmet] for word in text.split()}
     usual = {word for text in ordinary for word in text.split()}
+    seen = behind_early(done, seen)
     strange = [set(text.split()) - usual for text in seen]
     length = next(at for at in range(len(seen)) if not any(strange[at : at + IN_A_ROW // 2]))
     asked_about = Counter(word for words in strange[:length] for word in words)
@@ -222,14 +254,24 @@ def test_sentences_have_next_to_nothing_in_common() -> None:
     assert {len({word.split("x")[0] for word in one}) for one in words} == {PARTS}
 
 
+def behind_early(done: dict[str, Records], seen: list[str]) -> list[str]:
+    """Return what was asked behind edited texts that were sent among ordinary ones put aside."""
+    spare = [row["spare"][0] for row in done[FIRST].to_pylist() if row["spare"]]
+    early = [row["early_parts"][0] for row in done[TRANSFERRED].to_pylist()]
+    assert [text for text in seen[: len(spare) + COUNT] if text in set(early)] == early
+    assert [text for text in seen[: len(spare) + COUNT] if text not in set(early)] == spare
+    return seen[len(spare) + COUNT :]
+
+
 def test_each_is_sent_among_ordinary_ones_and_by_itself() -> None:
     done, seen = asked(honest)
     assert len(seen) <= transferred_questions(COUNT)
+    seen = behind_early(done, seen)
     rows = done[TRANSFERRED].to_pylist()
     is_edited = [bool(set(text.split()) - KNOWN) for text in seen]
     sent = [text for text, one in zip(seen, is_edited, strict=True) if one]
     # Further ones of which nothing was asked before, then audited ones.
-    assert sent[HERE:] == [row[f"{where}_parts"][0] for where in WHERE for row in rows]
+    assert sent[HERE:] == [row[f"{where}_parts"][0] for where in WHERE[1:] for row in rows]
     first, last = is_edited.index(True), len(seen) - COUNT - (COUNT + HERE)
     assert not set(seen[first - IN_A_ROW // 2 : first]) & CLEAN
     gaps = np.diff(np.flatnonzero(is_edited[:last]))
@@ -237,10 +279,10 @@ def test_each_is_sent_among_ordinary_ones_and_by_itself() -> None:
     assert all(is_edited[last : last + COUNT])
     for row, example in zip(rows, AUDITED, strict=True):
         texts = [row[f"{where}_parts"][0] for where in WHERE]
-        assert texts[0] != texts[1]
+        assert len(set(texts)) == len(WHERE)
         for text in texts:
             assert 0 < OSA.distance(str(example.text), text) <= CHARACTERS
-        changed = [old for old, new in zip(str(example.text).split(), texts[0].split(), strict=True) if old != new]
+        changed = [old for old, new in zip(str(example.text).split(), texts[1].split(), strict=True) if old != new]
         assert len(changed) <= STRONGEST
         assert not set(changed) & set(stopwords())
         assert row["taken"] is not None

@@ -29,9 +29,9 @@ LETTER = "a letter less"
 KINDS = (LETTER, *ZEROE)
 """Ways to write a word: without one of its inner letters, and Zéroe's."""
 
-LEFT_OUT, PUT_IN, REPLACED, EXCHANGED, SEARCHED = range(5)
+LEFT_OUT, PUT_IN, REPLACED, EXCHANGED, SEARCHED, TYPED = range(6)
 """What is done with one letter; two of them are exchanged; or any of it, and what Zéroe's attackers write, as often as
-the search by labels does either."""
+the search by labels does either; or any of it with a letter in lower case, as people mistype."""
 
 _WORD = re.compile(r"(\w{3,})")
 # Where no spaces part words, a sentence is one: what stands for its words are some letters after another.
@@ -110,14 +110,17 @@ def misspelt(word: str, rng: random.Random, kind: int | None = None) -> str:
     Args:
         word: Of any length but 0.
         rng: Of the draws.
-        kind: Which of :func:`misspellings`, or ``SEARCHED``; None: any of the former.
+        kind: Which of :func:`misspellings`, ``SEARCHED`` or ``TYPED``; None: any of the former.
     """
+    letters = string.ascii_letters
+    if kind == TYPED:
+        kind, letters = None, string.ascii_lowercase
     if kind == SEARCHED:
         kind, written = None, _by_zeroe(word, rng) if rng.random() < 0.5 else word
         if written != word:
             return written
     at = rng.randrange(1, max(2, len(word) - 1))
-    other = rng.choice(string.ascii_letters if word.isascii() else word)
+    other = rng.choice(letters if word.isascii() else word)
     edited = misspellings(word, at, other, other)
     if len(word) < 3:
         return edited[PUT_IN]

@@ -112,6 +112,28 @@ def edited_otherwise_once_asked(transfer: Transfer | None) -> list[str]:
     ]
 
 
+def edited_otherwise_since(
+    transfer: Transfer | None, first: Quiet | None, amid: Mapping[str, Floats], last: Quiet | None
+) -> list[str]:
+    """Return what shows that edits are answered otherwise than they were before anything but ordinary texts was asked.
+
+    Args:
+        transfer: Of audited texts, before all else.
+        first: Of further ones, before all else.
+        amid: Of others behind the attacks, by what was asked before.
+        last: Of others at the end.
+    """
+    before = [transfer.early if transfer else np.empty(0), first.taken if first else np.empty(0)]
+    later = [*amid.values(), last.taken if last else np.empty(0)]
+    p = differing_p(np.concatenate(before), np.concatenate(later))
+    if p >= REMEMBERED:
+        return []
+    return [
+        f"misspelling took other shares of the leads of {sum(map(len, before))} texts edited before all else than of "
+        f"those of {sum(map(len, later))} edited later (p = {p:.1g})"
+    ]
+
+
 def answered_otherwise(probe: ProbeSample, closing: ProbeSample) -> tuple[int, int]:
     """Return how many texts that the first probe ended with have another answer after the attacks, and of how many."""
     ends = {example: path[-1] for example, path in zip(probe.example_ids, probe.path, strict=True)}

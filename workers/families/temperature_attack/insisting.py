@@ -31,6 +31,9 @@ SHARE = 0.3
 """Of the words that are misspelt, at least. Of film reviews that log-odds decide rightly eight times from that to all
 of them turn .58, eight times all of them .44."""
 
+NOISE = 0.5
+"""Of the weights by which words are preferred, in their mean size."""
+
 
 def much_misspelt(
     params: TemperatureAttackParams,
@@ -40,6 +43,9 @@ def much_misspelt(
     times: int = MISSPELT,
     *,
     same_words: bool = False,
+    share: float = SHARE,
+    weights: Mapping[str, float] | None = None,
+    kinds: Sequence[int | None] = (None, SEARCHED),
 ) -> list[Text]:
     """Return a text with words misspelt at random, up to as many as an attack may, some times.
 
@@ -50,6 +56,9 @@ def much_misspelt(
         when: Of the draws.
         times: How often.
         same_words: Whether the same words are misspelt each time, with other letters.
+        share: Of the words that are misspelt, at least.
+        weights: By how much words in lower case speak for its class, where it is known: those that do are preferred.
+        kinds: Of the edits, one of them in a text.
     """
     rng = random.Random(context.salted_seed(f"misspelt {when}", example.example_id))  # noqa: S311 - not for secrets
     seen, found = context.scoring().seen(example.text), list[Text]()
@@ -57,12 +66,26 @@ def much_misspelt(
     for number in range(times):
         cut = WordsOf.cut(example.text, seen)
         if not (same_words and number):
-            places = rng.sample(cut.content_places, round(rng.uniform(SHARE, 1) * len(cut.content_places)))
-            kind = rng.choice((None, SEARCHED))
+            places = _drawn_places(cut, round(rng.uniform(share, 1) * len(cut.content_places)), rng, weights)
+            kind = rng.choice(kinds)
         for _ in misspell(cut, places, letters_allowed(params, cut), rng, kind):
             pass
         found.append(cut.joined)
     return found
+
+
+def _drawn_places(
+    cut: WordsOf, count: int, rng: random.Random, weights: Mapping[str, float] | None
+) -> list[tuple[int, int]]:
+    """Return places of words to misspell; where it is known what words say, of none that speaks against the class."""
+    words = weights or {}
+    said = {(part, at): words.get(cut.pieces[part][at].lower(), 0.0) for part, at in cut.content_places}
+    if not any(said.values()):
+        return rng.sample(cut.content_places, count)
+    spread = NOISE * float(np.mean(np.abs([*said.values()])))
+    # Each draw another: those that are compared are drawn alike.
+    order = sorted(said, key=lambda place: said[place] + rng.gauss(0.0, spread), reverse=True)
+    return ([place for place in order if said[place] >= 0.0] or order)[:count]
 
 
 def count_right(

@@ -1,13 +1,17 @@
 """Further texts of the data as users ask them: as they are, put together from others, or edited and sent once."""
 
-from collections.abc import Sequence
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import LATER
-from workers.attacks.text.word_edits import WordsOf
+from workers.attacks.text.word_edits import TYPED, WordsOf
 from workers.data import Text
 from workers.families.contexts import TextContext, TextExample
 from workers.families.temperature_attack.insisting import much_misspelt
@@ -18,6 +22,18 @@ WORDS, CONTENT = 8, 3
 
 AT_ONCE = 8
 """Texts asked together."""
+
+MEETING = ((0.2, 0.45), (0.55, 0.8))
+"""Between which shares of a text's words the parts meet that others are put together from."""
+
+OPENING_MARKS, CLOSING_MARKS = "([{«“", ")]}»”"
+"""Brackets, and quotation marks that are of two kinds."""
+
+NEXT = 12
+"""Texts of about the same length that one may be put together with."""
+
+SHARE = 0.6
+"""Of the words of a text that are misspelt where it is sent edited, at least."""
 
 
 def ids_of(context: TextContext, *stages: str) -> set[int]:
@@ -40,6 +56,12 @@ def is_ordinary(context: TextContext, text: Text) -> bool:
     return len(words.places) >= WORDS and len(words.content_places) >= CONTENT
 
 
+def content_words(context: TextContext, text: Text) -> list[str]:
+    """Return the words of a text that may be edited, each once."""
+    cut = WordsOf.cut(text, context.scoring().seen(text))
+    return list(dict.fromkeys(cut.pieces[part][at] for part, at in cut.content_places))
+
+
 def ask_in_turn(context: TextContext, texts: Sequence[Text]) -> list[Answer]:
     """Ask about texts, a few at once, and return the answers."""
     answers = list[Answer]()
@@ -50,13 +72,20 @@ def ask_in_turn(context: TextContext, texts: Sequence[Text]) -> list[Answer]:
 
 
 def misspelt_alike(
-    params: TemperatureAttackParams, context: TextContext, example: TextExample
+    params: TemperatureAttackParams, context: TextContext, example: TextExample, weights: Mapping[str, float] | None
 ) -> tuple[list[Text], list[Text]]:
-    """Return a text misspelt in the same words each time, the first of which is sent once, and in others."""
-    return (
-        much_misspelt(params, context, example, "quiet", 2 + LATER, same_words=True),
-        much_misspelt(params, context, example, "quiet, other words", 1 + LATER),
-    )
+    """Return a text misspelt in the same words each time, the first of which is sent once, and in others.
+
+    As people mistype words: whoever knows an audit by capitals or look-alikes within words sees none.
+
+    Args:
+        params: Of the check.
+        context: The shard's.
+        example: The text.
+        weights: By how much its words in lower case speak for its class, where that is known.
+    """
+    edit = partial(much_misspelt, params, context, example, share=SHARE, weights=weights, kinds=[TYPED])
+    return edit("quiet", 2 + LATER, same_words=True), edit("quiet, other words", 1 + LATER)
 
 
 def ask_among(context: TextContext, plain: Sequence[Text], edited: Sequence[Text]) -> list[Answer]:
@@ -69,14 +98,92 @@ def ask_among(context: TextContext, plain: Sequence[Text], edited: Sequence[Text
     return answers
 
 
-def put_together(texts: Sequence[Text]) -> list[Text]:
-    """Return as many texts, each of the first third of one, the second of another and the last of a third one."""
-    count, cuts = len(texts), [cut_up(text) for text in texts]
-    found = list[Text]()
-    for number in range(count):
-        three = [cuts[(number + of * count // 3) % count][of] for of in range(3)]
-        found.append(joined(three))
-    return found
+def put_together(texts: Sequence[Text], rng: random.Random) -> list[Text]:
+    """Return as many texts, each of the first part of one, the second of another and the last of a third one.
+
+    Parts meet behind a word that both texts have there, where any two do, so that neighbouring words are neighbours in
+    some text: nobody tells these from texts as they are by pairs of words that people hardly write.
+
+    Args:
+        texts: Those that parts are taken of, each part once; of pairs thirds.
+        rng: Of who goes with whom.
+    """
+    if not all(isinstance(text, str) for text in texts):
+        count, cuts = len(texts), [cut_up(text) for text in texts]
+        return [joined([cuts[(at + of * count // 3) % count][of] for of in range(3)]) for at in range(count)]
+    found = [_Made(str(text).split(" "), frozenset({number})) for number, text in enumerate(texts)]
+    for low, high in MEETING:
+        found = _crossed(found, low, high, rng)
+    return [" ".join(made.words) for made in found]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Words of a text, and of which it is put together."""
+
+    words: list[str]
+    sources: frozenset[int]
+
+    def places(self, low: float, high: float) -> dict[str, int]:
+        """Return by word how many of the words come up to it, of those between two shares of the length.
+
+        Not within brackets or quotation marks, of which each that is opened is closed by people.
+        """
+        count = len(self.words)
+        between = range(max(1, math.ceil(low * count)), int(high * count) + 1)
+        return {self.words[at - 1].lower(): at for at in between if not _is_within(" ".join(self.words[:at]))}
+
+    def cut(self, share: float) -> int:
+        """Return behind how many words it is cut about there, where no other place is better."""
+        at = max(1, int(share * len(self.words)))
+        places = sorted(range(1, len(self.words)), key=lambda one: abs(one - at))
+        return next((one for one in places if not _is_within(" ".join(self.words[:one]))), at)
+
+    def exchanged(self, at: int, other: "_Made", there: int) -> list["_Made"]:
+        """Return both with their ends exchanged."""
+        both = self.sources | other.sources
+        return [
+            _Made(one, both) for one in (self.words[:at] + other.words[there:], other.words[:there] + self.words[at:])
+        ]
+
+
+def _is_within(text: str) -> bool:
+    """Return whether the end of a text is within brackets or quotation marks.
+
+    >>> _is_within('it is (as "they"'), _is_within('it is (as "they" say)')
+    (True, False)
+    """
+    opened = sum(text.count(one) for one in OPENING_MARKS) - sum(text.count(one) for one in CLOSING_MARKS)
+    return opened != 0 or text.count('"') % 2 == 1
+
+
+def _crossed(texts: Sequence[_Made], low: float, high: float, rng: random.Random) -> list[_Made]:
+    """Return texts in pairs whose ends are exchanged, between two shares of the length of each.
+
+    Behind a word that both have there, next to as many words, and of about the same length, so that lengths stay as
+    they are. Those that share no word with any left are cut between.
+    """
+    order = sorted(rng.sample(texts, len(texts)), key=lambda made: len(made.words))
+    alone, found = list[_Made](), list[_Made]()
+    for one in order:
+        places = one.places(low, high)
+        best: tuple[int, int, int, int] | None = None
+        # The last ones are of the next length.
+        for at in range(len(alone) - 1, max(-1, len(alone) - NEXT - 1), -1):
+            if one.sources & alone[at].sources:
+                continue
+            for word, there in alone[at].places(low, high).items():
+                if word in places and (best is None or abs(places[word] - there) < best[0]):
+                    best = abs(places[word] - there), at, places[word], there
+        if best is None:
+            alone.append(one)
+        else:
+            found += one.exchanged(best[2], alone.pop(best[1]), best[3])
+    if len(alone) % 2 and found:
+        alone.append(found.pop())
+    for first, second in zip(alone[::2], alone[1::2], strict=False):
+        found += first.exchanged(first.cut(high), second, second.cut(high))
+    return [*found, *(alone[-1:] if len(alone) % 2 else [])]
 
 
 def joined(texts: Sequence[Text]) -> Text:

@@ -12,6 +12,7 @@ the attacks have ended, before anything ordinary comes in a row. And both are co
 there: who goes on as it began, with whatever is like a text that it met as a user's, moves otherwise on these.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -41,7 +42,15 @@ from workers.families.temperature_attack.ordinary import (
     text_of,
 )
 from workers.families.temperature_attack.probe import MOVED, OPENING
-from workers.families.temperature_attack.quiet_first import FIRST, ask_first, asked_by, first_stage, left_over, rows_of
+from workers.families.temperature_attack.quiet_first import (
+    FIRST,
+    ask_first,
+    asked_by,
+    first_stage,
+    left_over,
+    ordinary_weights,
+    rows_of,
+)
 from workers.families.temperature_attack.sent_once import ONCE
 from workers.families.temperature_attack.shares import DIGITS, differing_p, share_taken, taken_of
 from workers.models import Answer
@@ -59,7 +68,7 @@ NOTHING, WHOLE, PIECES = "nothing", "the text", "pieces"
 """What of a text is asked before it is edited behind the attacks."""
 
 KINDS = (NOTHING, PIECES, WHOLE, PIECES)
-"""Of those texts, in turn."""
+"""Of those texts, in shares."""
 
 _TABLE = pa.schema(
     [
@@ -211,7 +220,8 @@ def _compared(
         some: Texts.
         before: What was answered to each with words misspelt, which is asked here where it was not.
     """
-    both = [misspelt_alike(params, context, one) for one in some]
+    weights = ordinary_weights(context, {one.label for one in some})
+    both = [misspelt_alike(params, context, one, weights.get(one.label)) for one in some]
     same, other = [one for one, _ in both], [one for _, one in both]
     once = [texts[0] for texts in same]
     if before is None:
@@ -247,7 +257,10 @@ def _sent(params: TemperatureAttackParams, context: TextContext, some: Sequence[
     that was asked, and is another model to edits of it, shows. The first begin a session, as no search does.
     """
     kinds = [KINDS[number % len(KINDS)] for number in range(len(some))]
-    edited = [misspelt_alike(params, context, one)[0][0] for one in some]
+    # In no order that the data may have: edits take other shares of one class than of another.
+    random.Random(context.salted_seed("quiet, asked before", 0)).shuffle(kinds)  # noqa: S311 - not for secrets
+    weights = ordinary_weights(context, {one.label for one in some})
+    edited = [misspelt_alike(params, context, one, weights.get(one.label))[0][0] for one in some]
     sent, clean = dict[int, Answer](), dict[int, Answer]()
 
     def ask(found: dict[int, Answer], asked: Sequence[Text], *of: str) -> None:

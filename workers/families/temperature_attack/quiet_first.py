@@ -6,10 +6,11 @@ these texts later if it wakes (:mod:`workers.families.temperature_attack.quiet`)
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import torch
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
 from seatrial.families.temperature_attack.quiet import (
@@ -21,7 +22,8 @@ from seatrial.families.temperature_attack.quiet import (
     first_texts,
     in_a_row,
 )
-from seatrial.families.temperature_attack.sent import SENT_ONCE, UNMET
+from seatrial.families.temperature_attack.sent import COVERS, SENT_LATER, SENT_ONCE, UNMET, transferred
+from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import HELD_OUT, Stage
@@ -34,7 +36,9 @@ from workers.families.temperature_attack.ordinary import (
     parts_of,
     put_together,
     recorded,
+    text_of,
 )
+from workers.families.temperature_attack.word_surrogate import weigh_words
 
 FIRST = "quiet_first"
 """The stage."""
@@ -56,6 +60,10 @@ _FIRST = pa.schema(
         # The text, of those whose thirds are ordinary ones for later, and of those that are sent edited then.
         ("cover", pa.list_(pa.string())),
         ("unmet", pa.list_(pa.string())),
+        # Ordinary texts, one in a row of this table: of the first ones, what was answered; of others, for later.
+        ("row_parts", pa.list_(pa.string())),
+        ("row_logits", pa.list_(pa.float64())),
+        ("spare", pa.list_(pa.string())),
     ]
 )
 
@@ -66,7 +74,8 @@ def first_stage(others: int) -> Stage:
     Args:
         others: Further texts that are validated or attacked, at most.
     """
-    limit = _left_alone(others) + FIRST_PLAIN + EDITED + UNMET + PLAIN + SENT_AMID + EDITED
+    plain = FIRST_PLAIN + COVERS * SENT_LATER
+    limit = _left_alone(others) + plain + EDITED + UNMET + PLAIN + SENT_AMID + EDITED
     return Stage(FIRST, HELD_OUT, limit, grain=limit, is_whole=True)
 
 
@@ -80,7 +89,8 @@ def ask_first(
     """Ask about further texts before all else, ordinary ones and then edited ones, and return a row for each.
 
     What the last stage asks about as it is stays unasked: where the data hold too few besides, ordinary texts are put
-    together from thirds of three of those, and each third is used once.
+    together from parts of three of those, and each part is used once. By the answers to the first row it is known what
+    words speak for: texts are edited by that.
 
     Args:
         params: Of the check.
@@ -91,6 +101,8 @@ def ask_first(
     rows = rows_of(examples)
     far = left_over(context, examples, others)
     most, count = first_texts(context.samples)
+    early = transferred(context.samples)
+    most += COVERS * early
     count = min(count, len(far) // FIRST_SHARE)
     if count < FEWEST_EDITED:
         return pa.Table.from_pylist(rows, schema=_FIRST)
@@ -99,11 +111,22 @@ def ask_first(
     spare = kept[PLAIN + SENT_AMID + EDITED :][:most]
     plain = [examples[at].text for at in spare]
     unasked = sorted(set(kept) - set(spare))
-    plain += put_together([examples[at].text for at in unasked])[: most - len(spare)]
-    random.Random(context.salted_seed("quiet, put together", 0)).shuffle(plain)  # noqa: S311 - not for secrets
-    row = in_a_row(len(plain))
-    ask_in_turn(context, plain[:row])
-    answers = ask_among(context, plain[row:], [misspelt_alike(params, context, examples[at])[0][0] for at in last])
+    rng = random.Random(context.salted_seed("quiet, put together", 0))  # noqa: S311 - not for secrets
+    plain += put_together([examples[at].text for at in unasked], rng)[: most - len(spare)]
+    rng.shuffle(plain)
+    row = plain[: in_a_row(len(plain))]
+    given = ask_in_turn(context, row)
+    weights = weigh_words({one.label for one in examples}, row, given)
+    for of, text, answer in zip(rows, row, given, strict=False):
+        of |= {"row_parts": parts_of(text), "row_logits": logits_of(answer)}
+    # The others stand between audited texts, which are sent edited alike before anything else is asked.
+    ours = (len(plain) - len(row)) * count // (count + early)
+    covers, later = plain[len(row) :][:ours], plain[len(row) :][ours:]
+    for of, text in zip(rows, later, strict=False):
+        of["spare"] = parts_of(text)
+    some = [examples[at] for at in last]
+    edited = [misspelt_alike(params, context, one, weights.get(one.label))[0][0] for one in some]
+    answers = ask_among(context, covers, edited)
     for at in spare:
         rows[at]["is_edited"] = False
     for at in max(spare, unasked, key=len):
@@ -111,8 +134,26 @@ def ask_first(
     for at in unmet:
         rows[at]["unmet"] = parts_of(examples[at].text)
     for at, answer in zip(last, answers, strict=True):
-        rows[at] |= {"is_edited": True, "ordinary": len(plain), "answer": logits_of(answer)}
+        rows[at] |= {"is_edited": True, "ordinary": len(row) + len(covers), "answer": logits_of(answer)}
     return pa.Table.from_pylist(rows, schema=_FIRST)
+
+
+def ordinary_weights(context: TextContext, labels: Collection[int]) -> Mapping[int, Mapping[str, float]]:
+    """Return by how much words in lower case speak for some classes, by the answers to the first ordinary texts.
+
+    Args:
+        context: The shard's.
+        labels: Those classes.
+    """
+    # The rows of an audit that began with an older version have none.
+    rows = [row for row in recorded(context, FIRST) or [] if row.get("row_logits")]
+    answers = [torch.tensor(row["row_logits"], dtype=torch.float64) for row in rows]
+    return weigh_words(labels, [text_of(row["row_parts"]) for row in rows], answers)
+
+
+def spare_covers(context: TextContext) -> list[Text]:
+    """Return ordinary texts that were put aside for edited ones of the next stage."""
+    return [text_of(row["spare"]) for row in recorded(context, FIRST) or [] if row.get("spare")]
 
 
 def rows_of(examples: Sequence[TextExample]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from workers.families.temperature_attack.afterwards import (
     answered_by_company,
     edited_otherwise,
     edited_otherwise_once_asked,
+    edited_otherwise_since,
     moved_since,
 )
 from workers.families.temperature_attack.anew import Anew
@@ -150,6 +151,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     seen += answered_by_company(audit.first_quiet, is_first=True)
     seen += answered_by_company(audit.quiet)
     seen += edited_otherwise(audit.amid, audit.first_quiet, audit.quiet)
+    seen += edited_otherwise_since(audit.transfer, audit.first_quiet, audit.amid, audit.quiet)
     seen += edited_otherwise_once_asked(audit.transfer)
     if (of_those := audit.insistence) is not None and of_those.p < REMEMBERED:
         seen.append(

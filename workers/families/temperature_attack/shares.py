@@ -23,7 +23,7 @@ def share_taken(edited: float, unedited: float) -> float | None:
     >>> share_taken(-1.0, 4.0)
     1.25
     """
-    return 1 - edited / unedited if unedited else None
+    return 1 - edited / unedited if unedited > 0 else None
 
 
 def differing_p(one: Floats, other: Floats) -> float:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
@@ -40,22 +41,32 @@ from workers.families.temperature_attack.fragments import letters_allowed, missp
 from workers.families.temperature_attack.ordinary import (
     ask_among,
     ask_in_turn,
+    content_words,
     cut_up,
+    is_ordinary,
     joined,
+    misspelt_alike,
     parts_of,
     put_together,
     recorded,
     text_of,
 )
-from workers.families.temperature_attack.quiet_first import FIRST, first_stage, rows_of
+from workers.families.temperature_attack.quiet_first import (
+    FIRST,
+    first_stage,
+    ordinary_weights,
+    rows_of,
+    spare_covers,
+)
 from workers.families.temperature_attack.shares import differing_p, taken_of
 from workers.families.temperature_attack.word_surrogate import weigh_words
 
 TRANSFERRED = "transferred"
 """The stage."""
 
-WHERE = ("among", "alone")
-"""Where a text was sent, among ordinary ones or in a session of its own: what begins a column."""
+WHERE = ("early", "among", "alone")
+"""Where a text was sent, before any word was asked about, then among ordinary ones, or in a session of its own: what
+begins a column."""
 
 PARTS = 4
 """Of texts that those sentences are put together from: what they have in common with one another is little."""
@@ -68,6 +79,8 @@ _TABLE = pa.schema(
         *EXAMPLE,
         # Null where nothing was sent.
         ("questions", pa.int64()),
+        ("early_parts", pa.list_(pa.string())),
+        ("early_logits", pa.list_(pa.float64())),
         ("among_parts", pa.list_(pa.string())),
         ("among_logits", pa.list_(pa.float64())),
         ("alone_parts", pa.list_(pa.string())),
@@ -75,6 +88,8 @@ _TABLE = pa.schema(
         # Share of its lead as it is that the first edits take, and the same of a further text, one in a row.
         ("taken", pa.float64()),
         ("unmet_taken", pa.float64()),
+        # The same of the early edits, of those that are as long as further ones.
+        ("early_taken", pa.float64()),
     ]
 )
 
@@ -104,6 +119,9 @@ def ask_transferred(params: TemperatureAttackParams, context: TextContext, examp
     rows = rows_of(examples)
     if not transferred(len(examples)):
         return pa.Table.from_pylist(rows, schema=_TABLE)
+    weights = ordinary_weights(context, {one.label for one in examples})
+    early = [misspelt_alike(params, context, one, weights.get(one.label))[0][0] for one in examples]
+    early_answers = ask_among(context, spare_covers(context), early)
     ordinary, covers, unmet = _further(context, IN_A_ROW + COVERS * len(examples), len(examples))
     every = [*unmet, *examples]
     mixed = mix_words(context, every, ordinary)
@@ -122,12 +140,17 @@ def ask_transferred(params: TemperatureAttackParams, context: TextContext, examp
     for at, (row, texts) in enumerate(zip(rows, edited[len(unmet) :], strict=True)):
         row |= {
             "questions": -(-len(mixed) // len(every)) + 1,
+            "early_parts": parts_of(early[at]),
+            "early_logits": logits_of(early_answers[at]),
             "among_parts": parts_of(texts[0]),
             "among_logits": logits_of(among[len(unmet) + at]),
             "alone_parts": parts_of(texts[1]),
             "alone_logits": logits_of(alone[at]),
             "taken": taken[len(unmet) + at],
             "unmet_taken": taken[at] if at < len(unmet) else None,
+            "early_taken": taken_of(early_answers[at], clean[len(unmet) + at], row["label"])
+            if is_ordinary(context, examples[at].text)
+            else None,
         }
     return pa.Table.from_pylist(rows, schema=_TABLE)
 
@@ -194,12 +217,6 @@ def _is_whole(pieces: Sequence[str], at: int) -> bool:
     )
 
 
-def content_words(context: TextContext, text: Text) -> list[str]:
-    """Return the words of a text that may be edited, each once."""
-    cut = WordsOf.cut(text, context.scoring().seen(text))
-    return list(dict.fromkeys(cut.pieces[part][at] for part, at in cut.content_places))
-
-
 def edit_by_weights(
     params: TemperatureAttackParams,
     context: TextContext,
@@ -238,7 +255,7 @@ def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], l
     ordinary, covers = [text_of(row["cover"]) for row in rows if row.get("cover")], list[Text]()
     rng = random.Random(context.salted_seed("covers", 0))  # noqa: S311 - not for secrets
     while ordinary and len(covers) < most:
-        covers += put_together(rng.sample(ordinary, len(ordinary)))
+        covers += put_together(ordinary, rng)
     found = [TextExample(row["example_id"], text_of(row["unmet"]), row["label"]) for row in rows if row.get("unmet")]
     return ordinary, covers[:most], found[:unmet]
 
@@ -250,10 +267,12 @@ class Transfer:
     Attributes:
         audited: (n,) shares of the leads of texts that had been asked as they are.
         unmet: (m,) of texts of which nothing had been asked.
+        early: (k,) shares that edits took from audited ones before any word was asked about.
     """
 
     audited: Floats
     unmet: Floats
+    early: Floats
 
     @cached_property
     def p(self) -> float:
@@ -265,4 +284,8 @@ def read_transfer(records: Records | None) -> Transfer | None:
     """Return what was taken; None where the stage was not run, or sent nothing."""
     if records is None or not (len(records["questions"]) - records["questions"].null_count):
         return None
-    return Transfer(*(records[name].drop_null().to_numpy() for name in ("taken", "unmet_taken")))
+    # Records from before they were sent early have none.
+    held = (name for name in ("taken", "unmet_taken", "early_taken"))
+    return Transfer(
+        *(records[name].drop_null().to_numpy() if name in records.column_names else np.empty(0) for name in held)
+    )
