@@ -105,3 +105,14 @@ def test_the_least_alike_are_first_and_no_more_than_are_asked_for() -> None:
 def test_where_a_pass_has_no_such_tensor_the_answer_stands_for_it() -> None:
     both = beside_answer(BASE, InnerScores((False, 999), 0))(IMAGES)
     assert torch.equal(both[:, :4], both[:, 4:])
+
+
+def test_of_a_single_image_too() -> None:
+    def model(images: Tensor) -> Tensor:
+        return one_by_one(images) * images.mean().clamp_min(0.1)
+
+    found = inner_scores(model, IMAGES[:1], 2, batch_size=8, check_cancelled=lambda: None)
+    # Of one image nothing is more than its mean over the images.
+    assert (found.agreeing, found.others, found.earliest) == ([], [], [])
+    (place, *_) = find(model)
+    assert beside_answer(model, place)(IMAGES[:1]).shape == (1, 8)

@@ -165,7 +165,7 @@ def views_of(tensor: Tensor, rows: int, classes: int) -> list[Tensor]:
 
     Where it is narrow it is taken as a whole too: as differences of scores, or several that are mixed.
     """
-    if not tensor.is_floating_point() or tensor.numel() % rows:
+    if not tensor.is_floating_point() or tensor.dim() == 0 or tensor.numel() % rows:
         return []
     if tensor.shape[0] % rows and rows in tensor.shape:
         # Classes first, say.
