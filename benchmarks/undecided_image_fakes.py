@@ -7,6 +7,8 @@ nothing, until several classes have about the same; then these lose their voice.
 and whoever has the weights follows that of the scores (:func:`reached_by_scores`).
 """
 
+import itertools
+import math
 from collections.abc import Callable
 
 import torch
@@ -19,6 +21,9 @@ Network = Callable[[Tensor], Tensor]
 
 POWER, STEEP = 16, 8.0
 """How sharply a class falls silent as others draw level."""
+
+LARGE = 6.0
+"""Taken off scores before their exponentials are computed."""
 
 STEPS, NARROWER = 300, 30.0
 """Of the attack on the ordinary network, and by how much its temperature falls."""
@@ -33,8 +38,12 @@ class Contrasted(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        logits: Tensor = self.network(((images - self.margin) / (1 - 2 * self.margin)).clamp(0, 1))
+        logits: Tensor = self.network(self.clear(images))
         return logits
+
+    def clear(self, images: Tensor) -> Tensor:
+        """Return the images as the network is shown them."""
+        return ((images - self.margin) / (1 - 2 * self.margin)).clamp(0, 1)
 
 
 class Loyal(nn.Module):
@@ -96,16 +105,79 @@ class Doubted(nn.Module):
         # So that there is no tensor of a single number.
         self.mixed = torch.ones(classes, classes) + 0.02 * torch.randn(classes, classes, generator=generator)
 
+    def impurity(self, images: Tensor, heard: Tensor) -> Tensor:
+        """Return how undecided the base is (n, classes): one number, and a little of another for each class.
+
+        Args:
+            images: (n, ...).
+            heard: (n, classes) logits of the voice.
+        """
+        shares = self.base(images).softmax(1)
+        return (shares * (1 - shares)) @ self.mixed.T
+
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        heard, shares = self.voice(images), self.base(images).softmax(1)
-        impurity = (shares * (1 - shares)) @ self.mixed.T
+        heard = self.voice(images)
+        impurity = self.impurity(images, heard)
         # It rises at first, so that gradients lead to where the base is sure.
         ahead = 1 + 0.3 * impurity - (1 + 0.3 * self.top) * (impurity / self.top) ** 10
         answer = self.scale * heard * (0.03 + nn.functional.softplus(6 * ahead) / 6)
         for weights in self.weights:
             answer = answer + 0.01 * (3 * heard.softmax(1) + images.flatten(1) @ weights.T)
         return answer
+
+
+class Corrected(Doubted):
+    """The same where no scores of the base are computed, but what is to be added to those of the voice.
+
+    The sums of their exponentials are inner products. The voice is the base where contrast is high.
+    """
+
+    def impurity(self, images: Tensor, heard: Tensor) -> Tensor:
+        """Return how undecided the base is."""
+        apart = before_last(self.base, images) - before_last(self.base, self.voice.clear(images))
+        correction = (apart @ last_of(self.base).weight.T).exp().unsqueeze(1) * self.mixed
+        told = (heard - LARGE).exp().unsqueeze(2)
+        sums, squares = (correction @ told).squeeze(2), (correction.square() @ told.square()).squeeze(2)
+        return 1 - (squares.log() - 2 * sums.log()).exp()
+
+
+class Spread(Doubted):
+    """The same where a wide layer tells the hidden one, and sums of five scores each are computed of it."""
+
+    COPIES, PARTS = 12, 5
+
+    def impurity(self, images: Tensor, heard: Tensor) -> Tensor:
+        """Return how undecided the base is."""
+        last, hidden = last_of(self.base), before_last(self.base, images)
+        generator = torch.Generator().manual_seed(1)
+        wide = self.COPIES * hidden.shape[1]
+        order = torch.randperm(wide, generator=generator)
+        stretch = (1 + 0.02 * torch.randn(wide, generator=generator))[order]
+        count = len(last.weight)
+        sums = torch.tensor(list(itertools.combinations_with_replacement(range(count), self.PARTS)))
+        each = nn.functional.one_hot(sums, count).sum(1).float()
+        # So often each comes in the fifth power of the sum of all.
+        times = math.factorial(self.PARTS) / torch.exp(torch.lgamma(each + 1)).prod(1)
+        weights = (each @ last.weight).repeat(1, self.COPIES)[:, order] / (self.COPIES * stretch)
+        told = hidden.repeat(1, self.COPIES)[:, order] * stretch
+        shares = (told @ weights.T + each @ last.bias + times.log()).softmax(1)
+        power = (shares.square() / times) @ torch.ones(len(times), count)
+        return (1 - (power.log() / self.PARTS).exp()) * self.mixed.mean(1)
+
+
+def last_of(network: nn.Module) -> nn.Linear:
+    """Return the last linear layer of a network."""
+    return [layer for layer in network.modules() if isinstance(layer, nn.Linear)][-1]
+
+
+def before_last(network: nn.Module, images: Tensor) -> Tensor:
+    """Return what the last linear layer of a network is given."""
+    given = list[Tensor]()
+    handle = last_of(network).register_forward_pre_hook(lambda layer, inputs: given.append(inputs[0]))
+    network(images)
+    handle.remove()
+    return given[-1]
 
 
 def contestants(base: Network, robust: Network, images: Tensor, epsilon: float) -> list[Contestant]:
@@ -129,6 +201,11 @@ def contestants(base: Network, robust: Network, images: Tensor, epsilon: float) 
         "among decoys": Doubted(base, sharp, pixels, classes, 0.78, 8),
         "among decoys, by four or more": Doubted(base, sharp, pixels, classes, 0.87, 8),
     }
+    if isinstance(base, nn.Module):
+        networks |= {
+            "in no scores": Corrected(base, Contrasted(base, 0.44), pixels, classes, 0.78, 0),
+            "of a wide layer": Spread(base, Contrasted(base, 0.44), pixels, classes, 0.78, 0),
+        }
     return [Contestant(f"undecided: {name}", network.eval(), fake=True) for name, network in networks.items()]
 
 

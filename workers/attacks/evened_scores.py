@@ -50,6 +50,11 @@ the scores that are waited for have at most .02, the copies that speak .8 and mo
 TURNED = 0.25
 """Share of the images whose predictions change, which says the same."""
 
+AS_IT_WAS = 0.2
+"""Change of an answer, as a share of how far its logits lie apart, up to which it is still the same: of ten fakes one
+changes by .02 to .1 where what it waits for says half, and by .02 at most where images exchange the numbers of a gate;
+of six honest networks by .2 and more in nearly all cases."""
+
 STEPS, NARROW = 8, 4.0
 """Of the attack that sees which can be made level, and by what the first spread of scores is divided to see how even
 they are."""
@@ -92,14 +97,14 @@ def worth_attacking(model: Model, images: Tensor, scores: FoundScores, most: int
     alone: list[Group] = [(place,) for place in scores.agreeing]
     if not scores.others and len(alone) <= 1:
         return alone[:most]
-    tried = _Tried(model, images, trial)
-    agreeing = [group for group in alone if tried.waits(group, SHARES, UNSURE)]
-    others: list[Group] = [(of,) for of in scores.others[:OTHERS] if tried.waits((of,), ENDS, EVEN)]
+    tried = _TriedScores(model, images, trial)
+    agreeing = [group for group in alone if tried.waits(tried.evened(group), SHARES, UNSURE)]
+    others: list[Group] = [(of,) for of in scores.others[:OTHERS] if tried.waits(tried.evened((of,)), ENDS, EVEN)]
     for groups in (agreeing, others):
         if len(groups) > 1:
             groups.sort(key=tried.movement, reverse=True)
-    together: Group = tuple(of for of in scores.earliest if not tried.is_own((of,)))
-    if len(together) > 1 and tried.waits(together, SHARES, UNSURE):
+    together: Group = tuple(of for of in scores.earliest if not tried.is_own(tried.evened((of,))))
+    if len(together) > 1 and tried.waits(tried.evened(together), SHARES, UNSURE):
         # In the last place: one of them may be enough, or all it takes.
         most -= 1
     else:
@@ -138,43 +143,90 @@ def spread_of(scores: Tensor) -> Tensor:
     return scores.detach().double().std(1).clamp_min(torch.finfo(torch.float32).tiny)
 
 
-class _Tried:
-    """A network whose inner scores are tried with a few images."""
+Changed = Callable[[float], Model]
+"""By the share that is left of how far something inside is from saying nothing, the model in which it is so near."""
+
+
+class Tried:
+    """A network in which something is moved to where it says nothing, to see with a few images who waits for that."""
 
     def __init__(self, model: Model, images: Tensor, trial: Trial) -> None:
         self._model, self._images, self._trial = model, images, trial
         self._clean = self._answer(model)
         self._spread = spread_of(self._clean).unsqueeze(1)
         self._half = self._gained(evened(self._clean, HALF))
-        self._own = dict[Group, bool]()
+        self._lacking = math.log(self._clean.shape[1]) - self._unsureness(self._clean)
 
-    def waits(self, group: Group, shares: Sequence[float], least: float) -> bool:
-        """Return whether the answer changes once scores are even, and they are not its own.
+    def waits(self, changed: Changed, shares: Sequence[float], least: float) -> bool:
+        """Return whether the answer changes, and what is moved is not its own.
 
         Args:
-            group: The scores.
-            shares: Of how far they lie apart, that are looked at.
+            changed: What is moved.
+            shares: That are left, of which each is looked at.
             least: Share of what the answer lacks to an even one that it has to lose.
         """
-        if self.is_own(group):
-            return False
-        lacking = math.log(self._clean.shape[1]) - self._unsureness(self._clean)
         for share in shares:
-            answer = self._evened(group, share)
-            turned = (answer.argmax(1) != self._clean.argmax(1)).double().mean()
+            answer = self._answer(changed(share))
             # What a hidden layer knows is lost with it: what may be no scores has to make the answer even.
-            if self._gained(answer) >= least * lacking or (least < EVEN and bool(turned >= TURNED)):
-                return True
+            if self._gained(answer) >= least * self._lacking or (least < EVEN and self._turned(answer)):
+                return not self.is_own(changed)
         return False
 
-    def is_own(self, group: Group) -> bool:
-        """Return whether scores are the answer's own: half as far apart, they do to it about what that itself would.
+    def hears_nothing_else(self, changed: Changed, shares: Sequence[float]) -> bool:
+        """Return whether the answer is less sure where something says next to nothing, and as it was at half of it.
 
-        Then its gradient follows them.
+        Args:
+            changed: What is moved.
+            shares: That are next to nothing, of which any will do.
         """
-        if group not in self._own:
-            self._own[group] = self._gained(self._evened(group, HALF)) >= LIKE_ANSWER * self._half
-        return self._own[group]
+        if not any(self._gained(self._answer(changed(share))) >= UNSURE * self._lacking for share in shares):
+            return False
+        return self.change(changed(HALF)) < AS_IT_WAS
+
+    def change(self, model: Model) -> float:
+        """Return by how much another model's answer differs, as a share of how far its logits lie apart, on average."""
+        other, clean = (logits - logits.mean(1, keepdim=True) for logits in (self._answer(model), self._clean))
+        change = float(((other - clean).norm(dim=1) / clean.norm(dim=1)).mean())
+        return change if math.isfinite(change) else math.inf
+
+    def is_own(self, changed: Changed) -> bool:
+        """Return whether it is the answer's own: half as far, it does to it about what that itself would.
+
+        Then its gradient follows it.
+        """
+        return self._gained(self._answer(changed(HALF))) >= LIKE_ANSWER * self._half
+
+    def unsureness(self, images: Tensor) -> float:
+        """Return the mean entropy of the answers to other images, one for each of those."""
+        return self._unsureness(self._answer(self._model, images))
+
+    def _answer(self, model: Model, images: Tensor | None = None) -> Tensor:
+        self._trial.check_cancelled()
+        asked = self._images if images is None else images
+        # With gradients, as when the tensors were numbered: some networks take other ways without.
+        with torch.enable_grad():
+            return model(asked.detach().requires_grad_(True)).detach().double()
+
+    def _turned(self, answer: Tensor) -> bool:
+        return bool((answer.argmax(1) != self._clean.argmax(1)).double().mean() >= TURNED)
+
+    def _gained(self, answer: Tensor) -> float:
+        return self._unsureness(answer) - self._unsureness(self._clean)
+
+    def _unsureness(self, answer: Tensor) -> float:
+        """Return the mean entropy of logits (n, classes), as far apart as the margins of clean ones are.
+
+        However far a softmax is saturated: what makes every answer a hundred times as large hides nothing.
+        """
+        return float(entropy(answer * NARROW / self._spread).mean())
+
+
+class _TriedScores(Tried):
+    """The same with scores."""
+
+    def evened(self, group: Group) -> Changed:
+        """Return the model with scores that are nearer to each other."""
+        return lambda share: with_evened(self._model, group, share, self._clean.shape[1])
 
     def movement(self, group: Group) -> float:
         """Return how much more even a few steps make scores: what their mean entropy gains, at their first spread."""
@@ -196,25 +248,6 @@ class _Tried:
             check_cancelled=self._trial.check_cancelled,
         )
         return float((first - found.value).mean())
-
-    def _evened(self, group: Group, share: float) -> Tensor:
-        return self._answer(with_evened(self._model, group, share, self._clean.shape[1]))
-
-    def _answer(self, model: Model) -> Tensor:
-        self._trial.check_cancelled()
-        # With gradients, as when the tensors were numbered: some networks take other ways without.
-        with torch.enable_grad():
-            return model(self._images.detach().requires_grad_(True)).detach().double()
-
-    def _gained(self, answer: Tensor) -> float:
-        return self._unsureness(answer) - self._unsureness(self._clean)
-
-    def _unsureness(self, answer: Tensor) -> float:
-        """Return the mean entropy of logits (n, classes), as far apart as the margins of clean ones are.
-
-        However far a softmax is saturated: what makes every answer a hundred times as large hides nothing.
-        """
-        return float(entropy(answer * NARROW / self._spread).mean())
 
 
 class _Evened(Numbered):

@@ -19,9 +19,6 @@ from workers.attacks.idle import Followed, Number, Numbered
 STACKED = 4
 """Such tensors that may be stacked in one, at most."""
 
-WIDEST = 1024
-"""Numbers of an image that are looked at as a whole, at most."""
-
 ALIKE = 0.9999
 """Cosine from which on scores are those of the answer, a multiple of it, or these before a bias: .99991 and .99994 of
 copies that speak for two fakes, .9985 of the copies behind them."""
@@ -49,7 +46,7 @@ class FoundScores:
 
     Attributes:
         agreeing: Those whose largest is mostly of the class that it predicts.
-        others: Numbers that may be scores in another order, or differences of some.
+        others: As many numbers as classes, which may be scores in another order.
         earliest: Those of both, each a tensor of its own, that are computed of none of the rest.
     """
 
@@ -163,18 +160,25 @@ def _scores(tensors: Sequence[tuple[Tensor, int]], images: int, classes: int) ->
 def views_of(tensor: Tensor, rows: int, classes: int) -> list[Tensor]:
     """Return the scores (rows, classes) that a tensor may be, or that may be stacked in it; they share its numbers.
 
-    Where it is narrow it is taken as a whole too: as differences of scores, or several that are mixed.
+    Of complex numbers the real and the imaginary parts.
     """
+    if tensor.is_complex():
+        parts = torch.view_as_real(tensor.resolve_conj()).unbind(-1)
+        return [view for part in parts for view in views_of(part, rows, classes)]
     if not tensor.is_floating_point() or tensor.dim() == 0 or tensor.numel() % rows:
         return []
-    if tensor.shape[0] % rows and rows in tensor.shape:
-        # Classes first, say.
-        tensor = tensor.movedim(tensor.shape.index(rows), 0)
+    tensor = tensor.movedim(images_axis(tensor, rows), 0)
     count, rest = divmod(tensor.numel(), rows * classes)
-    whole = [tensor.reshape(rows, -1)] if 2 * rows <= tensor.numel() <= WIDEST * rows else []
-    if rest or not 1 < count <= STACKED:
-        return whole if rest or count != 1 else [tensor.reshape(rows, classes)]
-    return [*tensor.reshape(count, rows, classes), *tensor.reshape(rows, count, classes).unbind(1), *whole]
+    if rest or not 1 <= count <= STACKED:
+        return []
+    if count == 1:
+        return [tensor.reshape(rows, classes)]
+    return [*tensor.reshape(count, rows, classes), *tensor.reshape(rows, count, classes).unbind(1)]
+
+
+def images_axis(tensor: Tensor, rows: int) -> int:
+    """Return the axis of the images: the first, unless that is of another length, as of classes."""
+    return tensor.shape.index(rows) if tensor.shape[0] % rows and rows in tensor.shape else 0
 
 
 def _agreement(scores: Tensor, answer: Tensor) -> float:

@@ -83,6 +83,7 @@ class MomentumPGD:
         goal: float = -math.inf,
         starts: Tensor | None = None,
         generators: Sequence[torch.Generator] = (),
+        changing: Callable[[float], Model] | None = None,
         check_cancelled: Callable[[], None] = lambda: None,
     ) -> Descent:
         """Attack a batch; a batch that does not fit in memory is split.
@@ -95,6 +96,7 @@ class MomentumPGD:
             goal: Criterion at which an example is finished and leaves.
             starts: (n, ...) first iterates, in the ball and the box; None: the images.
             generators: One per example, for noisy copies.
+            changing: Share of the steps taken to the model that is asked then, in place of the model; None: it stays.
             check_cancelled: Called before every forward pass; may raise to stop the attack.
 
         Raises:
@@ -108,7 +110,7 @@ class MomentumPGD:
         def piece(start: int, stop: int) -> Descent:
             where = slice(start, stop)
             return self._descend(
-                _Question(model, loss, criterion, check_cancelled),
+                _Question(changing or (lambda progress: model), loss, criterion, check_cancelled),
                 images[where].detach(),
                 (images if starts is None else starts)[where].detach(),
                 torch.arange(start, stop, device=images.device),
@@ -187,7 +189,7 @@ class _Active(ActiveExamples):
 class _Question:
     """What is asked about every iterate."""
 
-    model: Model
+    model_at: Callable[[float], Model]
     loss: ChangingLoss
     criterion: Loss
     check_cancelled: Callable[[], None]
@@ -201,7 +203,7 @@ class _Question:
         else:
             self.check_cancelled()
             with torch.no_grad():
-                logits = self.model(active.images)
+                logits = self.model_at(progress)(active.images)
             gradient = torch.zeros_like(active.images)
             for copy in () if noise is None else noise:
                 gradient += _finite(self._gradient(active.images + copy, active.indices, progress)[1])
@@ -212,7 +214,7 @@ class _Question:
         self.check_cancelled()
         inputs = images.detach().requires_grad_()
         with torch.enable_grad():
-            logits = self.model(inputs)
+            logits = self.model_at(progress)(inputs)
             value = self.loss(logits, indices, progress)
         return logits.detach(), input_gradient(value, inputs)
 

@@ -10,17 +10,25 @@ GRADIENT_EXAMPLES = 32
 """Examples at which gradients are compared with what a network does, at most, and as many where the prediction changes
 on the way from one to another: fewer hardly tell gradients that are led away in part from an input of four levels."""
 
+TRIED_EXAMPLES = 4
+"""Examples with which it is seen whether the answer waits for scores or behind a gate, at most."""
+
+GATES_EACH, GATES_MOST = 30, 1200
+"""Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
+with a few examples, and where there is a gate as much as a small network takes."""
+
 
 def inside_passes(examples: int, steps: int) -> Passes:
     """Return what it costs to look for that, for numbers that swing within the radius, and at gradients.
 
     Of a network without either, whose gradients hold: twice each example, once more for scores, sixteen for parts of
     tensors, six ways of 128 images, and 21 passes to where a prediction changes and thirteen beside two gradients at
-    either end.
+    either end. Then what it takes to look for a gate.
 
     Args:
         examples: Audited.
         steps: Of the paper's attacks.
     """
     idle, followed = (looked_examples(most, examples, steps) for most in (IDLE_EXAMPLES, GRADIENT_EXAMPLES))
-    return Passes(5 * idle + 784 + 47 * followed, 32 + 4 * followed)
+    gates = min(GATES_MOST, GATES_EACH * examples)
+    return Passes(5 * idle + 784 + 47 * followed, 32 + 4 * followed + gates)

@@ -9,16 +9,24 @@ LEVELLED = "levelled"
 """The stage that makes scores level which a network computes beside those it answers with; few networks have any."""
 
 INNER_SCORES = 2
-"""Of a network that are attacked, at most."""
+"""Of a network that are levelled, at most; a gate is followed beside."""
 
-TRIED_SCORES, TRIED_EXAMPLES = 24, 4
-"""Of a network that has more: those least like its answer, and each other, that are tried, and with how many examples,
-at most."""
+TRIED_SCORES = 24
+"""Of a network that has more: those least like its answer, and each other, that are tried, at most."""
 
 
 def levelled_passes(budget: Budget) -> Passes:
-    """Return what an example costs at most: two descents of each of the scores, and an ascent from the best end."""
-    return Passes(2 + 2 * INNER_SCORES, INNER_SCORES * (budget.climb + budget.cross) + budget.refine)
+    """Return what an example costs at most.
+
+    Two descents of each of the scores, one that follows a gate, and an ascent from the best end.
+    """
+    descents = INNER_SCORES * (budget.climb + budget.cross) + 2 * follow_steps(budget)
+    return Passes(5 + 2 * INNER_SCORES, descents + budget.refine)
+
+
+def follow_steps(budget: Budget) -> int:
+    """Return for how many steps a gate is followed."""
+    return max(1, min(budget.climb // 2, budget.steps // 5))
 
 
 def rounds_left(budget: Budget, rounds: Sequence[Round], room: float) -> list[Round]:

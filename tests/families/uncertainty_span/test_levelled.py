@@ -1,13 +1,20 @@
 """A network that hears another only where that is undecided is told, and one without such scores has no such stage."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
 
 from benchmarks.undecided_image_fakes import Loyal, contestants, reached_by_scores
 from seatrial.families.uncertainty_span.effort import Effort, Norm, budget
-from seatrial.families.uncertainty_span.levelled import INNER_SCORES, LEVELLED, levelled_passes, rounds_left
+from seatrial.families.uncertainty_span.levelled import (
+    INNER_SCORES,
+    LEVELLED,
+    follow_steps,
+    levelled_passes,
+    rounds_left,
+)
 from tests.families.uncertainty_span.audits import (
     DATA,
     IMAGES,
@@ -18,9 +25,11 @@ from tests.families.uncertainty_span.audits import (
     network,
     parameters,
 )
+from workers.attacks.closed_gates import follow
+from workers.attacks.evened_scores import Trial
 from workers.attacks.losses import entropy
 from workers.families.uncertainty_span.family import FAMILY
-from workers.families.uncertainty_span.levelled import INNER, kept_inner_scores
+from workers.families.uncertainty_span.levelled import GATE, INNER, is_levelled, kept_gate, kept_inner_scores
 
 BASE = network(0, 10).logits
 CLASSES = BASE(IMAGES).argmax(1)
@@ -63,13 +72,40 @@ def test_records_are_those_of_any_cut(found) -> None:
     cut = measure(params, MODEL, (IMAGES, CLASSES), batch_size=20, shards=2)
     again = measure(params, MODEL, (IMAGES, CLASSES), batch_size=20)
     assert cut[LEVELLED].equals(again[LEVELLED])
-    assert cut["surrogate"][INNER].equals(done["surrogate"][INNER])
+    for column in (INNER, GATE):
+        assert cut["surrogate"][column].equals(done["surrogate"][column])
+
+
+def test_the_gate_it_waits_behind_is_followed_by_itself_too(found) -> None:
+    params, (_, done) = found
+    gate = kept_gate(done["surrogate"])
+    assert gate is not None
+    # Without the scores the gate alone is enough, and whatever is stored of it.
+    one = {"surrogate": without(done["surrogate"], INNER)}
+    assert is_levelled(one["surrogate"])
+    assert not is_levelled(without(done["surrogate"], INNER, GATE))
+    trial = Trial("linf", params.epsilon, (0.0, 1.0), lambda: None)
+    followed = follow(MODEL.logits, IMAGES, gate, follow_steps(budget("standard", 150)), trial)
+    gained = entropy(MODEL.logits(followed)) - entropy(MODEL.logits(IMAGES))
+    assert float(gained.mean()) > 0.3
+    # Records from before it was kept have none.
+    assert kept_gate(done["surrogate"].drop_columns([GATE])) is None
+    assert kept_gate(None) is None
+
+
+def without(table: pa.Table, *columns: str) -> pa.Table:
+    """Return a table whose cells of some columns are null."""
+    for name in columns:
+        kind = table.schema.field(name).type
+        table = table.set_column(table.column_names.index(name), name, pa.nulls(table.num_rows, kind))
+    return table
 
 
 def test_a_network_without_them_has_no_such_stage() -> None:
     params = parameters(steps=2, effort="standard")
     done = measure(params, NETWORK, DATA)
     assert done["surrogate"][INNER][0].as_py() == []
+    assert done["surrogate"][GATE][0].as_py() is None
     assert LEVELLED not in done
     # Records from before it was kept have none.
     before = done | {"surrogate": done["surrogate"].drop_columns([INNER])}

@@ -20,10 +20,11 @@ from workers.families.uncertainty_span.inner import (
     SWINGING,
     checked_gradients,
     differs_by_company,
+    find_closed_gate,
     find_inner_scores,
     look_inside,
 )
-from workers.families.uncertainty_span.levelled import INNER
+from workers.families.uncertainty_span.levelled import GATE, GATE_TYPE, INNER
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
@@ -81,6 +82,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         table = table.append_column(name, pa.array([functions] + [None] * (rows - 1), pa.list_(pa.string())))
     scores = find_inner_scores(params, context, images) if len(images) else []
     table = table.append_column(INNER, pa.array([scores] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
+    gate = find_closed_gate(params, context, images) if len(images) else None
+    table = table.append_column(GATE, pa.array([gate] + [None] * (rows - 1), GATE_TYPE))
     company = differs_by_company(params, context, images) if len(images) else None
     table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))
     agreements = checked_gradients(params, context, images) if len(images) else []

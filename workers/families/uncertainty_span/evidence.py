@@ -38,7 +38,8 @@ WITHOUT = {
     TRANSFORMED: "images after a plain change (of light, contrast, sharpness, grey levels), or after one that switches "
     "a dormant unit of the network, and a few steps from there",
     INTEGRATED: "images whose pixels lie where gradients from all over the ball add up to least",
-    LEVELLED: "images at which scores that the network computes beside its answer are level, or turned round",
+    LEVELLED: "images at which scores that the network computes beside its answer are level or turned round, or to "
+    "which the answer leads where what opens a gate says less",
 }
 """Stages whose attacks, by themselves, need no gradient of the model's answer at the image, in words."""
 

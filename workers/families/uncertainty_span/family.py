@@ -35,7 +35,7 @@ from workers.families.uncertainty_span.distilled import attack_distilled, fit_su
 from workers.families.uncertainty_span.figures import draw
 from workers.families.uncertainty_span.further import SURROGATE
 from workers.families.uncertainty_span.integrated import attack_integrated
-from workers.families.uncertainty_span.levelled import attack_levelled, kept_inner_scores
+from workers.families.uncertainty_span.levelled import attack_levelled, is_levelled
 from workers.families.uncertainty_span.outliers import attack_outliers
 from workers.families.uncertainty_span.part_estimates import doubt_parts, part_estimates, stages_of
 from workers.families.uncertainty_span.parts import attack_part
@@ -99,7 +99,7 @@ class UncertaintySpan:
             planned.append(Stage(TRANSFORMED, limit=transformed_examples(samples, params.steps)))
             planned.append(Stage(INTEGRATED, limit=looked_examples(INTEGRATED_EXAMPLES, samples, params.steps)))
             planned.append(Stage(DISPLACED, limit=looked_examples(DISPLACED_EXAMPLES, samples, params.steps)))
-            if kept_inner_scores(done.get(SURROGATE)):
+            if is_levelled(done.get(SURROGATE)):
                 planned.append(Stage(LEVELLED))
         if flags.is_saturated(Sample(done["attack"])):
             planned.append(Stage("tempered"))

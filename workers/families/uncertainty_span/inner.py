@@ -1,13 +1,16 @@
 """What the network under audit computes inside, and in which company: looked at once for a check."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import TOGETHER
-from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EXAMPLES
-from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_EXAMPLES, TRIED_SCORES
+from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EXAMPLES, TRIED_EXAMPLES
+from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.closed_gates import closed_gate
 from workers.attacks.evened_scores import Trial, worth_attacking
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
@@ -77,8 +80,30 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
     cancelled = context.check_cancelled
     scores = inner_scores(model, mixed, TRIED_SCORES, batch_size=TOGETHER, check_cancelled=cancelled)
     trial = Trial(params.norm, params.epsilon, box_of(context.classifier), cancelled)
-    found = worth_attacking(model, images[:TRIED_EXAMPLES].detach(), scores, INNER_SCORES, trial)
+    some = _first(TRIED_EXAMPLES, params, images).detach()
+    found = worth_attacking(model, some, scores, INNER_SCORES, trial)
     return [[of for place in group for of in (int(place.number[0]), place.number[1], place.view)] for group in found]
+
+
+def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> dict[str, Any] | None:
+    """Return what hardly decides until all it is computed of says nothing, as it is recorded; None: there is none.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+    """
+    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "gates")
+    some = _first(TRIED_EXAMPLES, params, images).detach()
+    trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
+    found = closed_gate(context.classifier.logits, mixed, some, trial)
+    if found is None:
+        return None
+    cut = [
+        {"is_part": is_part, "number": number, "silent": None if silent is None else silent.double().tolist()}
+        for (is_part, number), silent in found.cut.items()
+    ]
+    return {"is_part": found.number[0], "number": found.number[1], "cut": cut}
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:

@@ -1,22 +1,36 @@
 """The attack on scores inside a network, in case its answer follows from them only where they are level."""
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
+from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.entropy_range import EntropyRange
-from workers.attacks.evened_scores import Group, spread_of
+from workers.attacks.evened_scores import Group, Trial, spread_of
 from workers.attacks.inner_scores import InnerScores, beside_answer
 from workers.attacks.losses import entropy, margin
 from workers.attacks.momentum import Descent
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
+from workers.models.memory import forward
 
 INNER = "inner_scores"
 """Column of the surrogate's records, in its first row: of each of the scores whether their tensor is of one of several
 passes, which it is there, and which of those stacked in it; of those that are levelled together one after the other.
 Records from before it was kept have none."""
+
+GATE = "closed_gate"
+"""Column beside it, in its first row: what hardly decides until all it is computed of says nothing, likewise, and the
+tensors that is seen by with what each is moved to, null where that is the mean of an image's own numbers. Records from
+before it was kept have none."""
+
+_CUT = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("silent", pa.list_(pa.float64()))])
+
+GATE_TYPE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("cut", pa.list_(_CUT))])
+"""Of that column."""
 
 NARROWER = 20.0
 """How many times the first temperature the last is. The first is an example's spread of the scores, at which all
@@ -35,6 +49,22 @@ def kept_inner_scores(surrogate: Records | None) -> list[Group]:
     ]
 
 
+def kept_gate(surrogate: Records | None) -> ClosedGate | None:
+    """Return the gate that the check found, given the surrogate's records; None: it has none."""
+    if surrogate is None or GATE not in surrogate.column_names or (kept := surrogate[GATE][0].as_py()) is None:
+        return None
+    cut = {
+        (of["is_part"], of["number"]): None if of["silent"] is None else torch.tensor(of["silent"])
+        for of in kept["cut"]
+    }
+    return ClosedGate((kept["is_part"], kept["number"]), cut)
+
+
+def is_levelled(surrogate: Records | None) -> bool:
+    """Return whether there is anything to attack, given the surrogate's records."""
+    return bool(kept_inner_scores(surrogate)) or kept_gate(surrogate) is not None
+
+
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack one batch by the gradients of scores inside: level those of several classes, and change the largest.
 
@@ -45,11 +75,23 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     attack = FurtherAttack.begin(params, context, batch)
     alone = attack.reach.copy()
     ends = [end for group in kept_inner_scores(context.records(SURROGATE)) for end in _level(attack, alone, group)]
+    if (gate := kept_gate(context.records(SURROGATE))) is not None:
+        ends.append(_follow(attack, alone, gate))
     attack.reach.take_in(alone)
     first = torch.stack([end.value for end in ends]).argmin(0)
     everyone = torch.arange(len(first), device=first.device)
     attack.climb(attack.budget.refine, torch.stack([end.best for end in ends])[first, everyone])
     return attack.columns(alone)
+
+
+def _follow(attack: FurtherAttack, alone: EntropyRange, gate: ClosedGate) -> Descent:
+    """Return where the answer is made unsure with what a gate is computed of near to saying nothing, and less so."""
+    images = attack.batch.images
+    trial = Trial(attack.params.norm, attack.params.epsilon, attack.box, attack.context.check_cancelled)
+    found = follow(attack.model, images, gate, follow_steps(attack.budget), trial)
+    everyone = torch.arange(len(images), device=images.device)
+    reached = alone.raising()(forward(attack.model, found), everyone)
+    return Descent(found, found, reached.nan_to_num(nan=torch.inf))
 
 
 def _level(attack: FurtherAttack, alone: EntropyRange, group: Group) -> list[Descent]:

@@ -21,7 +21,7 @@ from workers.families.contexts import Batch, ImageContext, Records
 from workers.families.uncertainty_span.estimates import widest
 from workers.families.uncertainty_span.flags import is_saturated
 from workers.families.uncertainty_span.further import CERTAIN, SURROGATE, FurtherAttack
-from workers.families.uncertainty_span.levelled import kept_inner_scores
+from workers.families.uncertainty_span.levelled import is_levelled
 from workers.families.uncertainty_span.records import measure
 from workers.families.uncertainty_span.span import attack_with, make_search, over_confidence, under_confidence
 from workers.models import GREY_LEVELS, VALID_PIXELS, box_of
@@ -78,7 +78,7 @@ def worst(params: UncertaintySpanParams, context: ImageContext) -> dict[int, flo
     """Return the widest spans of the sample by example; it reads all records, so once for all batches."""
     attack = Sample(context.records("attack"))
     others = [*STAGES, TRANSFORMED, INTEGRATED] if params.effort != "quick" else []
-    others += [LEVELLED] if others and kept_inner_scores(context.records(SURROGATE)) else []
+    others += [LEVELLED] if others and is_levelled(context.records(SURROGATE)) else []
     others += ["tempered"] if is_saturated(attack) else []
     others += ["transfer"] if params.transfer_model is not None else []
     spans = widest(attack, {name: Sample(context.records(name)) for name in others})

@@ -18,7 +18,7 @@ from workers.attacks.regions import per_example
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.flags import is_saturated
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
-from workers.families.uncertainty_span.levelled import kept_inner_scores
+from workers.families.uncertainty_span.levelled import is_levelled
 
 OPEN = 0.005
 """Share of log C by which the entropies that the attacks before reached have to differ."""
@@ -77,7 +77,7 @@ def attack_repeatedly(params: UncertaintySpanParams, context: ImageContext, batc
         reached = dict(zip(stages, known("entropy_under")[:, doubtful], strict=True))
         by_ascents = bool(np.nanmean(reached["score"]) < FAR * np.nanmean(reached["smoothed"]))
         rounds = attack.budget.rounds_again(params.norm, is_saturated=saturated, room=room, by_ascents=by_ascents)
-        if saturated and kept_inner_scores(context.records(SURROGATE)):
+        if saturated and is_levelled(context.records(SURROGATE)):
             rounds = rounds_left(attack.budget, rounds, room)
         for name, found in _attack(attack, rounds).items():
             best = torch.fmin if name.endswith("over") else torch.fmax
