@@ -39,13 +39,22 @@ def first_texts(samples: int) -> tuple[int, int]:
     return (FIRST_PLAIN // EDITED * edited, edited) if edited >= FEWEST_EDITED else (0, 0)
 
 
-def in_a_row(plain: int) -> int:
+def in_a_row(plain: int, natural: int | None = None) -> int:
     """Return how many of so many ordinary texts come before the first edited one: half, but not too few for that.
+
+    Args:
+        plain: Ordinary texts.
+        natural: Those of them that are put together from no others; None: all. The first edited one does not wait for
+            the others, once there were enough.
 
     >>> in_a_row(960), in_a_row(400), in_a_row(200)
     (480, 300, 200)
+    >>> in_a_row(960, 340), in_a_row(960, 40)
+    (340, 300)
     """
-    return min(plain, max(5 * IN_A_ROW // 8, plain // 2), IN_A_ROW)
+    least = 5 * IN_A_ROW // 8
+    row = min(plain, max(least, plain // 2), IN_A_ROW)
+    return row if natural is None else min(row, max(least, natural))
 
 
 SENT_AMID = 240

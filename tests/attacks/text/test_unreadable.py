@@ -13,6 +13,7 @@ from seatrial.families.temperature_attack.params import DRAWN_WAYS, WAY_CONTROLS
 from workers.attacks.text.marked_words import LETTERS
 from workers.attacks.text.perturbation_grammar import draw_ways
 from workers.attacks.text.unreadable import (
+    PARTED,
     SHARES,
     most_tolerated,
     pairs_of,
@@ -106,7 +107,10 @@ def test_pieces_that_an_edit_left_are_left_and_all_others_are_other_letters(way,
     edited = way.edit(TEXT, None, random.Random(seed))
     found = unreadable_where(TEXT, edited, random.Random(seed))
     kept = set(edited.split())
-    for before, after in zip(TEXT.split(), found.split(), strict=True):
+    told, parted = found.split()[: len(TEXT.split())], found.split()[len(TEXT.split()) :]
+    assert set(parted) <= kept
+    assert not parted or (len(edited.split()) > len(TEXT.split()) and max(map(len, parted)) <= PARTED)
+    for before, after in zip(TEXT.split(), told, strict=True):
         if before in kept:
             assert after == before
         else:
@@ -137,3 +141,15 @@ def test_digits_and_marks_stand_and_a_text_without_letters_is_left() -> None:
     assert re.fullmatch(r"[a-z]{4}2\.", unreadable_where("film2.", "flim2.", random.Random(0)))
     assert unreadable_where("12 !", "34 ?", random.Random(0)) == "12 !"
     assert unreadable("", {"film"}, random.Random(0)) == ""
+
+
+def test_short_pieces_that_an_edit_parts_from_words_stay() -> None:
+    text, edited = "warm funny film that is fine", "war-\nm funn-\ny film that is fine"
+    for seed in range(5):
+        pieces = unreadable_where(text, edited, random.Random(seed)).split()
+        assert pieces[2:] == ["film", "that", "is", "fine", "m", "y"]
+        assert not {"warm", "funny"} & set(pieces)
+    # What the text has by itself already is no more than it was; longer pieces are drawn, and words that stay whole.
+    assert unreadable_where("a b film", "a b fi lm", random.Random(0)).split()[3:] == ["fi", "lm"]
+    assert len(unreadable_where("warm film", "warm fil mmm", random.Random(0)).split()) == 2
+    assert len(unreadable_where("the film", "de film", random.Random(0)).split()) == 2

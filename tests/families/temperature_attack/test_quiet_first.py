@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -33,13 +33,14 @@ from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.family import FAMILY
 from workers.families.temperature_attack.ordinary import cut_up, put_together
-from workers.families.temperature_attack.quiet import AMID, NOTHING, PIECES, WHOLE, differing_p, read_amid
+from workers.families.temperature_attack.quiet import AMID, NOTHING, PIECES, QUIET, WHOLE, differing_p, read_amid
 from workers.families.temperature_attack.quiet_first import FIRST, MARGIN
 from workers.models import UnansweredError
 
 LEFT_ALONE = SENT_ONCE + MARGIN
 TEXTS = ordinary(LEFT_ALONE + 660)
-CLEAN = {str(text.text) for text in TEXTS}
+CLEAN_AT = {str(text.text): number for number, text in enumerate(TEXTS)}
+CLEAN = set(CLEAN_AT)
 KNOWN = {word for row in TEXTS for word in str(row.text).split()}
 BY_WORD: dict[str, list[int]] = {}
 for number, row in enumerate(TEXTS):
@@ -62,7 +63,7 @@ def another(text: str) -> torch.Tensor:
 
 
 def asked(
-    function: Answering, texts: list[TextExample] = TEXTS, samples: int = 1000
+    function: Answering, texts: list[TextExample] = TEXTS, samples: int = 1000, also: Sequence[str] = ()
 ) -> tuple[dict[str, Records], dict[str, list[str]]]:
     """Return the tables of both stages, with near copies of a text asked between them, and what each asked."""
     seen = list[str]()
@@ -73,8 +74,9 @@ def asked(
 
     service = ScoringService(TextModel(heard, ["bad", "good"]), max_bytes=0)
     done: dict[str, Records] = {"probe": pa.table({"example_id": np.arange(min(samples, PROBED))})}
+    done |= dict.fromkeys(("sent_once", "unasked", "validation"), done["probe"])
     told = dict[str, list[str]]()
-    for stage in (FIRST, AMID):
+    for stage in (FIRST, AMID, *also):
         context = Context(texts, {None: service}, done, samples=samples)
         done[stage] = FAMILY.run(PARAMS, Shard(stage, 0, len(texts)), context)
         told[stage] = seen[:]
@@ -157,11 +159,15 @@ def test_ordinary_texts_come_first_and_what_others_ask_about_is_left_alone() -> 
     assert min(edited) >= LEFT_ALONE
     plain = [text for text in told[FIRST] if not set(text.split()) - KNOWN]
     assert all(row["ordinary"] == len(plain) for row in rows if row["is_edited"])
-    # Put together, as there are too few of their own: each word once, as often as the texts have it.
-    assert not CLEAN & set(told[FIRST])
+    # Texts as they are first; then put together, as there are too few: each word once, as often as the texts have it.
+    natural = [text for text in plain if text in CLEAN]
+    assert natural == plain[: len(natural)]
+    assert 200 <= len(natural) < len(plain)
+    assert [CLEAN_AT[text] for text in natural] != sorted(CLEAN_AT[text] for text in natural)
+    assert {number for number, row in enumerate(rows) if row["is_edited"] is False} == {CLEAN_AT[of] for of in natural}
     assert sum(len(text.split()) for text in plain) <= sum(len(str(text.text).split()) for text in TEXTS[LEFT_ALONE:])
     first = next(number for number, text in enumerate(told[FIRST]) if set(text.split()) - KNOWN)
-    assert first >= in_a_row(len(plain))
+    assert in_a_row(len(plain), len(natural)) <= first <= in_a_row(len(plain), len(natural)) + COVERS
     spare = [row["spare"][0] for row in rows if row["spare"]]
     assert len(plain) - first + len(spare) >= 100
     assert not set(spare) & set(told[FIRST])
@@ -169,9 +175,10 @@ def test_ordinary_texts_come_first_and_what_others_ask_about_is_left_alone() -> 
     assert list(given) == plain[: len(given)]
     assert all(given[text] == honest(text).tolist() for text in given)
     assert len(told[FIRST]) == len(plain) + EDITED <= sum(first_texts(1000))
-    # None of those is edited once behind the attacks.
+    # None of those is edited once behind the attacks, and none that was asked as it is.
     later = [number for number, row in enumerate(done[AMID].to_pylist()) if row["asked_before"] is not None]
-    assert not set(later) & set(edited)
+    assert not set(later) & {*edited, *(CLEAN_AT[text] for text in natural)}
+    assert len(later) >= 120
     assert min(later) >= LEFT_ALONE
     kinds = [done[AMID]["asked_before"][number].as_py() for number in later]
     assert [kinds.count(kind) for kind in (NOTHING, WHOLE, PIECES)] == [len(later) // 4 for _ in range(2)] + [
@@ -191,6 +198,27 @@ def test_texts_of_their_own_are_asked_where_there_are_enough() -> None:
     assert [len(read_amid(done[AMID])[kind]) for kind in (NOTHING, WHOLE, PIECES)] == [60, 60, 120]
     assert len(told[FIRST]) == sum(first_texts(1000))
     assert len(told[AMID]) == amid_questions(1000)
+
+
+def test_the_last_row_is_put_together_where_the_beginning_took_what_there_is() -> None:
+    done, told = asked(honest, also=(QUIET,))
+    natural = {text for text in told[FIRST] if text in CLEAN}
+    # Behind the ordinary ones come the edited ones, each of a text that is asked as it is at the end.
+    last = [row for row in done[QUIET].to_pylist() if row["is_edited"]]
+    edited = next(number for number, text in enumerate(told[QUIET]) if set(text.split()) - KNOWN)
+    row = told[QUIET][:edited]
+    assert len(last) >= 20
+    assert {one["ordinary"] for one in last} == {len(row)}
+    assert 200 <= len(row) <= PLAIN
+    made = [text for text in row if text not in CLEAN]
+    assert len(made) >= 200
+    assert not set(made) & set(told[FIRST])
+    words = {word for text in natural for word in text.split()}
+    assert all(set(text.split()) <= words for text in made)
+    numbers = [number for number, one in enumerate(done[QUIET].to_pylist()) if one["is_edited"]]
+    assert not {CLEAN_AT[text] for text in natural} & set(numbers)
+    before = [number for number, one in enumerate(done[AMID].to_pylist()) if one["is_edited"]]
+    assert not set(before) & set(numbers)
 
 
 def test_small_audits_and_data_ask_nothing() -> None:
@@ -235,30 +263,31 @@ def test_the_stages_are_before_all_others_and_behind_the_attacks() -> None:
 
 def test_parts_make_other_texts_of_the_same_words() -> None:
     texts = ["one fine film about them", "two bad plays near here", "ten long days with snow"]
-    made = put_together(texts, random.Random(0))
+    made = put_together(texts, [0] * 3, random.Random(0))
     assert sorted(" ".join(map(str, made)).split()) == sorted(" ".join(texts).split())
     assert not set(made) & set(texts)
     pair = ("one two three four five six", "seven eight nine ten eleven twelve")
     assert ["".join(part) for part in zip(*cut_up(pair), strict=True)] == list(pair)
-    assert put_together([pair] * 3, random.Random(0)) == [pair] * 3
-    assert put_together([], random.Random(0)) == []
-    assert put_together(["alone"], random.Random(0)) == ["alone"]
+    assert put_together([pair] * 3, [0] * 3, random.Random(0)) == [pair] * 3
+    assert put_together([], [], random.Random(0)) == []
+    assert put_together(["alone"], [0], random.Random(0)) == ["alone"]
 
 
 def test_parts_meet_where_neighbouring_words_are_neighbours_in_some_text() -> None:
     rng = random.Random(0)
     usual = ["the", "a", "and", "of", "it"]
     texts = [" ".join(usual[at % 5] if at % 2 else f"w{rng.randrange(10**6)}" for at in range(20)) for _ in range(40)]
-    made = [str(text) for text in put_together(texts, rng)]
+    made = [str(text) for text in put_together(texts, [number % 2 for number in range(40)], rng)]
     known = {pair for text in texts for pair in pairwise(text.split())}
     assert len(made) == len(texts)
     assert not set(made) & set(texts)
     assert all(pair in known for text in made for pair in pairwise(text.split()))
-    # Of no text more than four fifths.
+    # Of no text more than two thirds, and of one class.
     origin = {word: number for number, text in enumerate(texts) for word in text.split() if word not in usual}
     for text in made:
         numbers = [origin[word] for word in text.split() if word in origin]
-        assert max(Counter(numbers).values()) <= 0.8 * len(numbers)
+        assert max(Counter(numbers).values()) <= 0.7 * len(numbers)
+        assert len({number % 2 for number in numbers}) == 1
 
 
 def test_shares_that_differ_by_rank_or_class_do() -> None:

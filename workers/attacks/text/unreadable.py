@@ -7,12 +7,17 @@ opposite.
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 from workers.attacks.text.marked_words import letter
 from workers.attacks.text.perturbation_grammar import PAIR
 from workers.attacks.text.spellings import WORD
 from workers.attacks.text.word_edits import misspellings
+
+PARTED = 2
+"""Letters of what an edit parts from a word that stay as they are, at most. Of eleven texts that withstood all attacks
+log-odds turned six where words were parted before the last letter, and stood with other letters in their place."""
 
 SHARES = ("half", "a quarter", "a quarter in a row")
 """Of a text's words that are left out."""
@@ -69,13 +74,22 @@ def without(text: str, words: Collection[str]) -> str:
 
 
 def unreadable_where(text: str, edited: str, rng: random.Random) -> str:
-    """Return a text with other letters in the place of whatever an edit of it does not have as it stands there.
+    r"""Return a text with other letters in the place of whatever an edit of it does not have as it stands there.
+
+    What the edit parts from words, of one or two letters, stands behind them: a model that knows an "s" by itself reads
+    no word for something else where it is asked about one.
 
     >>> unreadable_where("A dull film.", "A du*ll film.", random.Random(1))
     'A dvth film.'
+    >>> unreadable_where("A dull film.", "A dul-\nl film.", random.Random(1))
+    'A dvth film. l'
     """
     kept = set(edited.split())
-    return re.sub(r"\S+", lambda piece: piece[0] if piece[0] in kept else _drawn(piece[0], rng), text)
+    found = re.sub(r"\S+", lambda piece: piece[0] if piece[0] in kept else _drawn(piece[0], rng), text)
+    new, old = edited.split(), text.split()
+    # As many pieces as before are words written otherwise, however short.
+    parted = Counter(piece for piece in new if piece.isalpha() and len(piece) <= PARTED) if len(new) > len(old) else {}
+    return " ".join([found, *(Counter(parted) - Counter(old)).elements()])
 
 
 def written_otherwise(text: str, edited: str) -> list[str]:

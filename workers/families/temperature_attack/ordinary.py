@@ -23,7 +23,7 @@ WORDS, CONTENT = 8, 3
 AT_ONCE = 8
 """Texts asked together."""
 
-MEETING = ((0.2, 0.45), (0.55, 0.8))
+MEETING = (0.35, 0.65)
 """Between which shares of a text's words the parts meet that others are put together from."""
 
 OPENING_MARKS, CLOSING_MARKS = "([{«“", ")]}»”"
@@ -98,31 +98,39 @@ def ask_among(context: TextContext, plain: Sequence[Text], edited: Sequence[Text
     return answers
 
 
-def put_together(texts: Sequence[Text], rng: random.Random) -> list[Text]:
-    """Return as many texts, each of the first part of one, the second of another and the last of a third one.
+def put_together(texts: Sequence[Text], labels: Sequence[int], rng: random.Random) -> list[Text]:
+    """Return as many texts, each of the first part of one and the second of another of the same class.
 
     Parts meet behind a word that both texts have there, where any two do, so that neighbouring words are neighbours in
-    some text: nobody tells these from texts as they are by pairs of words that people hardly write.
+    some text: nobody tells these from texts as they are by pairs of words that people hardly write. Of one class they
+    say the same, as parts of one text do. A classifier trained for it tells one of three such parts from a text as it
+    is with an AUC of .62, one of two of the same class with .54 (film reviews).
 
     Args:
         texts: Those that parts are taken of, each part once; of pairs thirds.
+        labels: Their classes.
         rng: Of who goes with whom.
     """
     if not all(isinstance(text, str) for text in texts):
         count, cuts = len(texts), [cut_up(text) for text in texts]
         return [joined([cuts[(at + of * count // 3) % count][of] for of in range(3)]) for at in range(count)]
-    found = [_Made(str(text).split(" "), frozenset({number})) for number, text in enumerate(texts)]
-    for low, high in MEETING:
-        found = _crossed(found, low, high, rng)
-    return [" ".join(made.words) for made in found]
+    found = list[_Made]()
+    for label in sorted(set(labels)):
+        of_class = [_Made(str(text).split(" ")) for text, one in zip(texts, labels, strict=True) if one == label]
+        found += _crossed(of_class, *MEETING, rng)
+    return [" ".join(made.words) for made in rng.sample(found, len(found))]
+
+
+def put_together_of(examples: Sequence[TextExample], rng: random.Random) -> list[Text]:
+    """Return as many texts that are put together from those of examples."""
+    return put_together([one.text for one in examples], [one.label for one in examples], rng)
 
 
 @dataclass(frozen=True)
 class _Made:
-    """Words of a text, and of which it is put together."""
+    """Words of a text."""
 
     words: list[str]
-    sources: frozenset[int]
 
     def places(self, low: float, high: float) -> dict[str, int]:
         """Return by word how many of the words come up to it, of those between two shares of the length.
@@ -141,10 +149,7 @@ class _Made:
 
     def exchanged(self, at: int, other: "_Made", there: int) -> list["_Made"]:
         """Return both with their ends exchanged."""
-        both = self.sources | other.sources
-        return [
-            _Made(one, both) for one in (self.words[:at] + other.words[there:], other.words[:there] + self.words[at:])
-        ]
+        return [_Made(self.words[:at] + other.words[there:]), _Made(other.words[:there] + self.words[at:])]
 
 
 def _is_within(text: str) -> bool:
@@ -170,8 +175,6 @@ def _crossed(texts: Sequence[_Made], low: float, high: float, rng: random.Random
         best: tuple[int, int, int, int] | None = None
         # The last ones are of the next length.
         for at in range(len(alone) - 1, max(-1, len(alone) - NEXT - 1), -1):
-            if one.sources & alone[at].sources:
-                continue
             for word, there in alone[at].places(low, high).items():
                 if word in places and (best is None or abs(places[word] - there) < best[0]):
                     best = abs(places[word] - there), at, places[word], there
@@ -179,6 +182,9 @@ def _crossed(texts: Sequence[_Made], low: float, high: float, rng: random.Random
             alone.append(one)
         else:
             found += one.exchanged(best[2], alone.pop(best[1]), best[3])
+    if len(alone) % 2 and len(alone) > 1 and not found:
+        first, second, *alone = alone
+        found += first.exchanged(first.cut(high), second, second.cut(high))
     if len(alone) % 2 and found:
         alone.append(found.pop())
     for first, second in zip(alone[::2], alone[1::2], strict=False):

@@ -39,6 +39,7 @@ from workers.families.temperature_attack.ordinary import (
     is_ordinary,
     misspelt_alike,
     parts_of,
+    put_together_of,
     text_of,
 )
 from workers.families.temperature_attack.probe import MOVED, OPENING
@@ -160,8 +161,8 @@ def ask_amid(
     rows, begun = rows_of(examples), asked_by(context, FIRST)
     fresh = [at for at in left_over(context, examples, others) if examples[at].example_id not in begun]
     first = [at for at, one in enumerate(examples) if begun.get(one.example_id, {}).get("answer")][: most[1]]
-    count = min(most[0], len(fresh) // 3)
-    # Half of them are behind pieces.
+    # A quarter is left for the last stage. Half of them are behind pieces.
+    count = min(most[0], 3 * len(fresh) // 4)
     amid = fresh[len(fresh) - count :] if first and count >= 2 * FEWEST_EDITED else []
     for at, cells in zip(amid, _sent(params, context, [examples[at] for at in amid]), strict=True):
         rows[at] |= cells
@@ -193,16 +194,20 @@ def ask_quietly(
         for at, one in enumerate(examples)
         if one.example_id not in asked and one.example_id not in begun and is_ordinary(context, one.text)
     ]
-    count = min(most[1], len(fresh) // 3)
+    met = [one for one in examples if begun.get(one.example_id, {}).get("is_edited") is False]
+    # With those of the beginning there are enough ordinary ones.
+    count = min(most[1], len(fresh) if met else len(fresh) // 3)
     if count < FEWEST_EDITED:
         return pa.Table.from_pylist(rows, schema=_TABLE)
     plain, last = fresh[:-count][-most[0] :], fresh[-count:]
+    rng = random.Random(context.salted_seed("quiet, put together again", 0))  # noqa: S311 - not for secrets
+    made = put_together_of(met, rng)[: most[0] - len(plain)]
     context.scoring().begin_session()
-    ask_in_turn(context, [examples[at].text for at in plain])
+    ask_in_turn(context, [*made, *(examples[at].text for at in plain)])
     for at in plain:
         rows[at]["is_edited"] = False
     for at, cells in zip(last, _compared(params, context, [examples[at] for at in last]), strict=True):
-        rows[at] |= cells | {"ordinary": len(plain)}
+        rows[at] |= cells | {"ordinary": len(made) + len(plain)}
     return pa.Table.from_pylist(rows, schema=_TABLE)
 
 

@@ -34,7 +34,7 @@ from workers.families.temperature_attack.ordinary import (
     is_ordinary,
     misspelt_alike,
     parts_of,
-    put_together,
+    put_together_of,
     recorded,
     text_of,
 )
@@ -88,9 +88,9 @@ def ask_first(
 ) -> Records:
     """Ask about further texts before all else, ordinary ones and then edited ones, and return a row for each.
 
-    What the last stage asks about as it is stays unasked: where the data hold too few besides, ordinary texts are put
-    together from parts of three of those, and each part is used once. By the answers to the first row it is known what
-    words speak for: texts are edited by that.
+    What is edited behind the attacks and last stays unasked: where the data hold too few besides, ordinary texts are
+    put together from parts of two of those, and each part is used once. By the answers to the first row it is known
+    what words speak for: texts are edited by that.
 
     Args:
         params: Of the check.
@@ -108,13 +108,16 @@ def ask_first(
         return pa.Table.from_pylist(rows, schema=_FIRST)
     far, last = far[:-count], far[-count:]
     kept, unmet = far[: -UNMET * count // EDITED], far[-UNMET * count // EDITED :]
-    spare = kept[PLAIN + SENT_AMID + EDITED :][:most]
-    plain = [examples[at].text for at in spare]
-    unasked = sorted(set(kept) - set(spare))
+    apart = min(SENT_AMID + EDITED, len(kept) // 2)
+    # Short ones too, or lengths would tell these from what users ask.
+    left = sorted({*range(_left_alone(others), len(examples))}.difference(kept[:apart], unmet, last))
+    spare, unasked = left[:most], [*kept[:apart], *left[most:]]
     rng = random.Random(context.salted_seed("quiet, put together", 0))  # noqa: S311 - not for secrets
-    plain += put_together([examples[at].text for at in unasked], rng)[: most - len(spare)]
-    rng.shuffle(plain)
-    row = plain[: in_a_row(len(plain))]
+    made = put_together_of([examples[at] for at in unasked], rng)[: most - len(spare)]
+    # Texts as they are come first: of few further ones these are worth most before the first edited one.
+    natural = [examples[at].text for at in rng.sample(spare, len(spare))]
+    plain = natural + made
+    row = plain[: in_a_row(len(plain), len(natural))]
     given = ask_in_turn(context, row)
     weights = weigh_words({one.label for one in examples}, row, given)
     for of, text, answer in zip(rows, row, given, strict=False):

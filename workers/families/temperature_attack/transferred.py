@@ -47,7 +47,7 @@ from workers.families.temperature_attack.ordinary import (
     joined,
     misspelt_alike,
     parts_of,
-    put_together,
+    put_together_of,
     recorded,
     text_of,
 )
@@ -166,6 +166,7 @@ def mix_words(context: TextContext, examples: Sequence[TextExample], ordinary: S
         ordinary: Others, for the sentences, which are made of those where there are none.
     """
     rng = random.Random(context.salted_seed("mixed", 0))  # noqa: S311 - not for secrets
+    ordinary = [text for text in ordinary if is_ordinary(context, text)]
     others = ordinary or [one.text for one in examples]
     carriers = rng.sample(others, _prime(min(len(others), CARRIERS)))
     # What is in ordinary ones is asked about with them.
@@ -252,12 +253,13 @@ def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], l
     """
     # The rows of an audit that began with an older version have neither.
     rows = recorded(context, FIRST) or []
-    ordinary, covers = [text_of(row["cover"]) for row in rows if row.get("cover")], list[Text]()
+    held = [TextExample(row["example_id"], text_of(row["cover"]), row["label"]) for row in rows if row.get("cover")]
+    covers = list[Text]()
     rng = random.Random(context.salted_seed("covers", 0))  # noqa: S311 - not for secrets
-    while ordinary and len(covers) < most:
-        covers += put_together(ordinary, rng)
+    while held and len(covers) < most:
+        covers += put_together_of(held, rng)
     found = [TextExample(row["example_id"], text_of(row["unmet"]), row["label"]) for row in rows if row.get("unmet")]
-    return ordinary, covers[:most], found[:unmet]
+    return [one.text for one in held], covers[:most], found[:unmet]
 
 
 @dataclass(frozen=True)
