@@ -34,6 +34,7 @@ from benchmarks.locked_image_fakes import contestants as locked_image_fakes
 from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
 from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
 from benchmarks.remembering_image_fakes import contestants as remembering_image_fakes
+from benchmarks.shared_image_fakes import contestants as shared_image_fakes
 from benchmarks.shipped import shipped_judgements
 from benchmarks.undecided_image_fakes import contestants as undecided_image_fakes
 from benchmarks.waved_image_fakes import contestants as waved_image_fakes
@@ -216,6 +217,7 @@ def main() -> int:
         contestants += carried_image_fakes(case.model, robust.model, case.images, radius)
         contestants += remembering_image_fakes(case.model, robust.model, case.images, radius)
         contestants += undecided_image_fakes(case.model, robust.model, case.images, radius)
+        contestants += shared_image_fakes(case.model, case.images)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

@@ -143,6 +143,12 @@ def spread_of(scores: Tensor) -> Tensor:
     return scores.detach().double().std(1).clamp_min(torch.finfo(torch.float32).tiny)
 
 
+def directions(vectors: Tensor) -> Tensor:
+    """Return vectors (n, k) of length 1; of length 0 where they have none."""
+    lengths: Tensor = vectors.norm(dim=1, keepdim=True)
+    return vectors / lengths.clamp_min(torch.finfo(vectors.dtype).tiny)
+
+
 Changed = Callable[[float], Model]
 """By the share that is left of how far something inside is from saying nothing, the model in which it is so near."""
 
@@ -183,10 +189,21 @@ class Tried:
             return False
         return self.change(changed(HALF)) < AS_IT_WAS
 
+    def gain(self, model: Model) -> float:
+        """Return the share of what the answer lacks to an even one that it loses in another model."""
+        gained = self._gained(self._answer(model)) / self._lacking if self._lacking > 0 else 0.0
+        return gained if math.isfinite(gained) else 0.0
+
     def change(self, model: Model) -> float:
         """Return by how much another model's answer differs, as a share of how far its logits lie apart, on average."""
         other, clean = (logits - logits.mean(1, keepdim=True) for logits in (self._answer(model), self._clean))
         change = float(((other - clean).norm(dim=1) / clean.norm(dim=1)).mean())
+        return change if math.isfinite(change) else math.inf
+
+    def redirection(self, model: Model) -> float:
+        """Return by how much another model's answer points elsewhere, whatever its length: 0 to 2, on average."""
+        other, clean = (logits - logits.mean(1, keepdim=True) for logits in (self._answer(model), self._clean))
+        change = float((directions(other) - directions(clean)).norm(dim=1).mean())
         return change if math.isfinite(change) else math.inf
 
     def is_own(self, changed: Changed) -> bool:

@@ -78,10 +78,17 @@ class Numbered(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        found = function(*args, **(kwargs or {}))
+        args, kwargs = self.given(function, args, kwargs or {})
+        found = function(*args, **kwargs)
         name = function_name(function)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         return self.computed(name, given, found)
+
+    def given(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return what a function is given in place of what it is called with: the same, if nothing is changed."""
+        return args, kwargs
 
     def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
         """Return what a function returns in place of what it has found: the same, if nothing is changed."""

@@ -10,8 +10,8 @@ from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EX
 from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from workers.attacks.closed_gates import closed_gate
 from workers.attacks.evened_scores import Trial, worth_attacking
+from workers.attacks.gate_search import closed_gate
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
@@ -94,7 +94,9 @@ def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, image
         images: (n, ...), of which the first are looked at.
     """
     mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "gates")
-    some = _first(TRIED_EXAMPLES, params, images).detach()
+    some = _of_other_classes(context, _first(TOGETHER, params, images).detach())[
+        : looked_examples(TRIED_EXAMPLES, len(images), params.steps)
+    ]
     trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
     found = closed_gate(context.classifier.logits, mixed, some, trial)
     if found is None:
@@ -103,7 +105,8 @@ def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, image
         {"is_part": is_part, "number": number, "silent": None if silent is None else silent.double().tolist()}
         for (is_part, number), silent in found.cut.items()
     ]
-    return {"is_part": found.number[0], "number": found.number[1], "cut": cut}
+    places = [{"is_part": of.number[0], "number": of.number[1], "given": of.given} for of in found.places]
+    return {"places": places, "cut": cut}
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:
@@ -156,6 +159,14 @@ def checked_gradients(params: UncertaintySpanParams, context: ImageContext, imag
 def _first(most: int, params: UncertaintySpanParams, images: Tensor) -> Tensor:
     """Return those of the images that are looked at, ``most`` of them at most."""
     return images[: looked_examples(most, len(images), params.steps)]
+
+
+def _of_other_classes(context: ImageContext, images: Tensor) -> Tensor:
+    """Return images in an order in which as many classes as there are come first: of one class any number may do."""
+    context.check_cancelled()
+    predicted = forward(context.classifier.logits, images).argmax(1).tolist()
+    turns = [predicted[:at].count(of) for at, of in enumerate(predicted)]
+    return images[sorted(range(len(images)), key=turns.__getitem__)]
 
 
 def _half_drawn(params: UncertaintySpanParams, context: ImageContext, images: Tensor, purpose: str) -> Tensor:

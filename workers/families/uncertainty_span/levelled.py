@@ -7,6 +7,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group, Trial, spread_of
@@ -22,14 +23,16 @@ INNER = "inner_scores"
 passes, which it is there, and which of those stacked in it; of those that are levelled together one after the other.
 Records from before it was kept have none."""
 
-GATE = "closed_gate"
-"""Column beside it, in its first row: what hardly decides until all it is computed of says nothing, likewise, and the
-tensors that is seen by with what each is moved to, null where that is the mean of an image's own numbers. Records from
-before it was kept have none."""
+GATE = "gate"
+"""Column beside it, in its first row: the places of what hardly decides until all it is computed of says nothing, each
+a tensor likewise, or which of those that a call is given; and the tensors that is seen by with what each is moved to,
+null where that is the mean of an image's own numbers. Records from before it was kept have none."""
 
 _CUT = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("silent", pa.list_(pa.float64()))])
 
-GATE_TYPE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("cut", pa.list_(_CUT))])
+_PLACE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("given", pa.int64())])
+
+GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
 """Of that column."""
 
 NARROWER = 20.0
@@ -57,7 +60,8 @@ def kept_gate(surrogate: Records | None) -> ClosedGate | None:
         (of["is_part"], of["number"]): None if of["silent"] is None else torch.tensor(of["silent"])
         for of in kept["cut"]
     }
-    return ClosedGate((kept["is_part"], kept["number"]), cut)
+    places = tuple(Place((of["is_part"], of["number"]), of["given"]) for of in kept["places"])
+    return ClosedGate(places, cut)
 
 
 def is_levelled(surrogate: Records | None) -> bool:
