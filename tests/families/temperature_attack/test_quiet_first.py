@@ -28,6 +28,7 @@ from tests.families.temperature_attack.test_family import Context
 from tests.families.temperature_attack.test_quiet import ordinary
 from tests.families.temperature_attack.test_surrogate import honest
 from workers.attacks.text.scoring import ScoringService
+from workers.data import Text
 from workers.families.contexts import Records, TextExample
 from workers.families.protocol import HELD_OUT, Shard
 from workers.families.temperature_attack import estimates
@@ -261,23 +262,27 @@ def test_the_stages_are_before_all_others_and_behind_the_attacks() -> None:
     assert stage.name == "probe"
 
 
+def of_classes(texts: Sequence[Text], labels: Sequence[int]) -> list[TextExample]:
+    return [TextExample(number, text, label) for number, (text, label) in enumerate(zip(texts, labels, strict=True))]
+
+
 def test_parts_make_other_texts_of_the_same_words() -> None:
     texts = ["one fine film about them", "two bad plays near here", "ten long days with snow"]
-    made = put_together(texts, [0] * 3, random.Random(0))
+    made = put_together(of_classes(texts, [0] * 3), random.Random(0))
     assert sorted(" ".join(map(str, made)).split()) == sorted(" ".join(texts).split())
     assert not set(made) & set(texts)
     pair = ("one two three four five six", "seven eight nine ten eleven twelve")
     assert ["".join(part) for part in zip(*cut_up(pair), strict=True)] == list(pair)
-    assert put_together([pair] * 3, [0] * 3, random.Random(0)) == [pair] * 3
-    assert put_together([], [], random.Random(0)) == []
-    assert put_together(["alone"], [0], random.Random(0)) == ["alone"]
+    assert put_together(of_classes([pair] * 3, [0] * 3), random.Random(0)) == [pair] * 3
+    assert put_together([], random.Random(0)) == []
+    assert put_together(of_classes(["alone"], [0]), random.Random(0)) == ["alone"]
 
 
 def test_parts_meet_where_neighbouring_words_are_neighbours_in_some_text() -> None:
     rng = random.Random(0)
     usual = ["the", "a", "and", "of", "it"]
     texts = [" ".join(usual[at % 5] if at % 2 else f"w{rng.randrange(10**6)}" for at in range(20)) for _ in range(40)]
-    made = [str(text) for text in put_together(texts, [number % 2 for number in range(40)], rng)]
+    made = [str(text) for text in put_together(of_classes(texts, [number % 2 for number in range(40)]), rng)]
     known = {pair for text in texts for pair in pairwise(text.split())}
     assert len(made) == len(texts)
     assert not set(made) & set(texts)

@@ -98,7 +98,7 @@ def ask_among(context: TextContext, plain: Sequence[Text], edited: Sequence[Text
     return answers
 
 
-def put_together(texts: Sequence[Text], labels: Sequence[int], rng: random.Random) -> list[Text]:
+def put_together(examples: Sequence[TextExample], rng: random.Random) -> list[Text]:
     """Return as many texts, each of the first part of one and the second of another of the same class.
 
     Parts meet behind a word that both texts have there, where any two do, so that neighbouring words are neighbours in
@@ -107,23 +107,17 @@ def put_together(texts: Sequence[Text], labels: Sequence[int], rng: random.Rando
     is with an AUC of .62, one of two of the same class with .54 (film reviews).
 
     Args:
-        texts: Those that parts are taken of, each part once; of pairs thirds.
-        labels: Their classes.
+        examples: Of whose texts parts are taken, each part once; of pairs thirds.
         rng: Of who goes with whom.
     """
-    if not all(isinstance(text, str) for text in texts):
-        count, cuts = len(texts), [cut_up(text) for text in texts]
+    if not all(isinstance(one.text, str) for one in examples):
+        count, cuts = len(examples), [cut_up(one.text) for one in examples]
         return [joined([cuts[(at + of * count // 3) % count][of] for of in range(3)]) for at in range(count)]
     found = list[_Made]()
-    for label in sorted(set(labels)):
-        of_class = [_Made(str(text).split(" ")) for text, one in zip(texts, labels, strict=True) if one == label]
+    for label in sorted({one.label for one in examples}):
+        of_class = [_Made(str(one.text).split(" ")) for one in examples if one.label == label]
         found += _crossed(of_class, *MEETING, rng)
     return [" ".join(made.words) for made in rng.sample(found, len(found))]
-
-
-def put_together_of(examples: Sequence[TextExample], rng: random.Random) -> list[Text]:
-    """Return as many texts that are put together from those of examples."""
-    return put_together([one.text for one in examples], [one.label for one in examples], rng)
 
 
 @dataclass(frozen=True)
@@ -182,14 +176,15 @@ def _crossed(texts: Sequence[_Made], low: float, high: float, rng: random.Random
             alone.append(one)
         else:
             found += one.exchanged(best[2], alone.pop(best[1]), best[3])
-    if len(alone) % 2 and len(alone) > 1 and not found:
-        first, second, *alone = alone
-        found += first.exchanged(first.cut(high), second, second.cut(high))
-    if len(alone) % 2 and found:
-        alone.append(found.pop())
     for first, second in zip(alone[::2], alone[1::2], strict=False):
         found += first.exchanged(first.cut(high), second, second.cut(high))
-    return [*found, *(alone[-1:] if len(alone) % 2 else [])]
+    if len(alone) % 2 == 0:
+        return found
+    last = alone[-1]
+    if not found:
+        return [last]
+    other = found.pop()
+    return [*found, *last.exchanged(last.cut(high), other, other.cut(high))]
 
 
 def joined(texts: Sequence[Text]) -> Text:

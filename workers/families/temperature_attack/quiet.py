@@ -39,7 +39,7 @@ from workers.families.temperature_attack.ordinary import (
     is_ordinary,
     misspelt_alike,
     parts_of,
-    put_together_of,
+    put_together,
     text_of,
 )
 from workers.families.temperature_attack.probe import MOVED, OPENING
@@ -201,7 +201,7 @@ def ask_quietly(
         return pa.Table.from_pylist(rows, schema=_TABLE)
     plain, last = fresh[:-count][-most[0] :], fresh[-count:]
     rng = random.Random(context.salted_seed("quiet, put together again", 0))  # noqa: S311 - not for secrets
-    made = put_together_of(met, rng)[: most[0] - len(plain)]
+    made = put_together(met, rng)[: most[0] - len(plain)]
     context.scoring().begin_session()
     ask_in_turn(context, [*made, *(examples[at].text for at in plain)])
     for at in plain:

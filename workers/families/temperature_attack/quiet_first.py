@@ -34,7 +34,7 @@ from workers.families.temperature_attack.ordinary import (
     is_ordinary,
     misspelt_alike,
     parts_of,
-    put_together_of,
+    put_together,
     recorded,
     text_of,
 )
@@ -113,7 +113,7 @@ def ask_first(
     left = sorted({*range(_left_alone(others), len(examples))}.difference(kept[:apart], unmet, last))
     spare, unasked = left[:most], [*kept[:apart], *left[most:]]
     rng = random.Random(context.salted_seed("quiet, put together", 0))  # noqa: S311 - not for secrets
-    made = put_together_of([examples[at] for at in unasked], rng)[: most - len(spare)]
+    made = put_together([examples[at] for at in unasked], rng)[: most - len(spare)]
     # Texts as they are come first: of few further ones these are worth most before the first edited one.
     natural = [examples[at].text for at in rng.sample(spare, len(spare))]
     plain = natural + made

@@ -47,7 +47,7 @@ from workers.families.temperature_attack.ordinary import (
     joined,
     misspelt_alike,
     parts_of,
-    put_together_of,
+    put_together,
     recorded,
     text_of,
 )
@@ -257,7 +257,7 @@ def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], l
     covers = list[Text]()
     rng = random.Random(context.salted_seed("covers", 0))  # noqa: S311 - not for secrets
     while held and len(covers) < most:
-        covers += put_together_of(held, rng)
+        covers += put_together(held, rng)
     found = [TextExample(row["example_id"], text_of(row["unmet"]), row["label"]) for row in rows if row.get("unmet")]
     return [one.text for one in held], covers[:most], found[:unmet]
 
