@@ -9,10 +9,10 @@ from torch import Tensor
 
 from workers.attacks.altered_passes import Place, found_at, rolled, with_put
 from workers.attacks.closed_gates import ClosedGate, follow, with_silenced
-from workers.attacks.evened_scores import Trial
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.inner_scores import FoundScores, inner_scores
 from workers.attacks.losses import entropy
+from workers.attacks.tried import Trial
 
 IMAGES = torch.rand(24, 1, 6, 6, generator=torch.Generator().manual_seed(0))
 CLASSES, EPSILON = 5, 0.4

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from tests.attacks.test_inner_scores import BASE, find, in_passes, joined, one_by_one, side_by_side, stacked, voice
 from tests.families.uncertainty_span.audits import IMAGES, network
-from workers.attacks.evened_scores import Trial, with_evened, worth_attacking
+from workers.attacks.evened_scores import with_evened, worth_attacking
 from workers.attacks.inner_scores import FoundScores, beside_answer, inner_scores, views_of
+from workers.attacks.tried import Trial
 
 CLASSES = 4
 SECOND = network(3).logits

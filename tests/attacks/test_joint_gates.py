@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from workers.attacks.altered_passes import Place, found_at, rolled, with_put
-from workers.attacks.evened_scores import directions
 from workers.attacks.joint_gates import MOST, SMALL, SMALLER, Effect, cancelling, effects
+from workers.attacks.tried import directions
 
 IMAGES = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 FIRST, SECOND, MASK = (

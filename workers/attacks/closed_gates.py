@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from workers.attacks.altered_passes import Cut, Place, found_at, with_put
-from workers.attacks.evened_scores import Trial
 from workers.attacks.gradients import Model
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
+from workers.attacks.tried import Trial
 
 NEARER = 0.1
 """Share of the way from where it says nothing that is left at the first step. Of nine fakes whose network inside tells

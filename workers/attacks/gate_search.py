@@ -12,11 +12,12 @@ from torch import Tensor
 
 from workers.attacks.altered_passes import Cut, Numbers, Place, found_at, numbers_of, of_one, rolled, together, with_put
 from workers.attacks.closed_gates import NEARER, ClosedGate, follow, with_silenced
-from workers.attacks.evened_scores import AS_IT_WAS, SHARES, UNSURE, Trial, Tried
+from workers.attacks.evened_scores import SHARES
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Followed, Number
 from workers.attacks.joint_gates import Effect, cancelling, effects
 from workers.attacks.regions import Box
+from workers.attacks.tried import AS_IT_WAS, UNSURE, Trial, Tried
 
 Item = TypeVar("Item")
 

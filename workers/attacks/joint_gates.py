@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from workers.attacks.altered_passes import Calls, Place, numbers_of, together
-from workers.attacks.evened_scores import directions
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Followed, Number
+from workers.attacks.tried import directions
 
 PROBES = 4
 """Sums of the logits, of random signs, by which effects are told apart."""

@@ -26,8 +26,8 @@ from tests.families.uncertainty_span.audits import (
     parameters,
 )
 from workers.attacks.closed_gates import follow
-from workers.attacks.evened_scores import Trial
 from workers.attacks.losses import entropy
+from workers.attacks.tried import Trial
 from workers.families.uncertainty_span.family import FAMILY
 from workers.families.uncertainty_span.levelled import GATE, INNER, is_levelled, kept_gate, kept_inner_scores
 

@@ -10,7 +10,7 @@ from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EX
 from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from workers.attacks.evened_scores import Trial, worth_attacking
+from workers.attacks.evened_scores import worth_attacking
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
 from workers.attacks.gradients import input_gradient
@@ -20,6 +20,7 @@ from workers.attacks.inner_scores import inner_scores
 from workers.attacks.losses import margin
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
+from workers.attacks.tried import Trial
 from workers.families.contexts import ImageContext
 from workers.models import box_of
 from workers.models.memory import forward

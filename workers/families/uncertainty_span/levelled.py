@@ -10,10 +10,11 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.entropy_range import EntropyRange
-from workers.attacks.evened_scores import Group, Trial, spread_of
+from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
 from workers.attacks.losses import entropy, margin
 from workers.attacks.momentum import Descent
+from workers.attacks.tried import Trial, spread_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
 from workers.models.memory import forward
@@ -66,7 +67,8 @@ def kept_gate(surrogate: Records | None) -> ClosedGate | None:
 
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    return bool(kept_inner_scores(surrogate)) or kept_gate(surrogate) is not None
+    columns = [] if surrogate is None else [surrogate[name] for name in (INNER, GATE) if name in surrogate.column_names]
+    return any(bool(column[0].as_py()) for column in columns)
 
 
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
