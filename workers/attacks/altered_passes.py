@@ -1,6 +1,6 @@
 """Forward passes in which some of the numbers that a network computes are others."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +22,12 @@ class Place:
     Attributes:
         number: Of the tensor, or of the call.
         given: Which of the tensors that the call is given; None: a tensor, whoever is given it.
+        units: Of the tensor, which of an image's numbers; None: all of them.
     """
 
     number: Number
     given: int | None = None
+    units: tuple[int, ...] | None = None
 
 
 Numbers = Mapping[Place, Sequence[tuple[Tensor, int]]]
@@ -62,6 +64,10 @@ class _Altered(Calls):
         self._cut, self._share, self._left = cut, share, {place: list(found) for place, found in put.items()}
         self.kept = {place: list[tuple[Tensor, int]]() for place in asked}
         self._opened = {place.number for place in (*asked, *put) if place.given is not None}
+        self._parts = defaultdict[Number, dict[Place, None]](dict)
+        for place in (*asked, *put):
+            if place.units is not None:
+                self._parts[place.number][place] = None
 
     def given(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -83,7 +89,10 @@ class _Altered(Calls):
 
     def _alter(self, tensor: Tensor) -> Tensor:
         number, rows = self.numbered()
-        return self._passed(Place(number), self._moved(number, tensor, rows), rows)
+        tensor = self._passed(Place(number), self._moved(number, tensor, rows), rows)
+        for part in self._parts.get(number, ()):
+            tensor = self._part_passed(part, tensor, rows)
+        return tensor
 
     def _passed(self, place: Place, tensor: Tensor, rows: int) -> Tensor:
         """Return what stands at a place, which is kept if asked for."""
@@ -93,6 +102,15 @@ class _Altered(Calls):
         left = self._left.get(place)
         return left.pop(0)[0].clone() if left and left[0][0].shape == tensor.shape else tensor
 
+    def _part_passed(self, part: Place, tensor: Tensor, rows: int) -> Tensor:
+        """Return a tensor some of whose units stand at a place."""
+        if (numbers := numbers_of(tensor, rows)) is None or part.units is None or max(part.units) >= numbers.shape[1]:
+            return tensor
+        units = torch.tensor(part.units, device=tensor.device)
+        own = numbers[:, units]
+        passed = self._passed(part, own, rows)
+        return tensor if passed is own else in_place_of(tensor, numbers.index_copy(1, units, passed), rows)
+
     def _moved(self, number: Number, tensor: Tensor, rows: int) -> Tensor:
         if number not in self._cut or (numbers := numbers_of(tensor, rows)) is None:
             return tensor
@@ -101,9 +119,7 @@ class _Altered(Calls):
             silent = numbers.mean(1, keepdim=True)
         elif len(silent) != numbers.shape[1]:
             return tensor
-        axis = images_axis(tensor, rows)
-        moved = silent.to(numbers) + (numbers - silent.to(numbers)) * self._share
-        return moved.reshape(tensor.movedim(axis, 0).shape).movedim(0, axis)
+        return in_place_of(tensor, silent.to(numbers) + (numbers - silent.to(numbers)) * self._share, rows)
 
 
 def found_at(model: Model, images: Tensor, places: Collection[Place], cut: Cut, share: float) -> Numbers:
@@ -162,6 +178,12 @@ def numbers_of(tensor: Tensor, rows: int) -> Tensor | None:
     if not tensor.is_floating_point() or tensor.dim() == 0 or tensor.numel() == 0 or tensor.numel() % rows:
         return None
     return tensor.movedim(images_axis(tensor, rows), 0).reshape(rows, -1)
+
+
+def in_place_of(tensor: Tensor, numbers: Tensor, rows: int) -> Tensor:
+    """Return numbers of each image (rows, ...) as they lie in a tensor that had others."""
+    axis = images_axis(tensor, rows)
+    return numbers.reshape(tensor.movedim(axis, 0).shape).movedim(0, axis)
 
 
 def together(found: Sequence[tuple[Tensor, int]]) -> Tensor | None:

@@ -110,6 +110,8 @@ class _Search:
             put = {one.place: others[one.place] for one in of}
             return lambda images: with_put(self._model, images, put)
 
+        parts = [one for one in places if one.place.units is not None]
+        places = [one for one in places if one.place.units is None]
         small = _spread([one for one in places if one.turn < HARDLY], ASKED)
         hardly = [one for one in small if self._tried.change(exchanged([one])) < _least(one)]
         yield _spread([_Shut.of([one]) for one in reversed(hardly)], GATES)
@@ -117,6 +119,8 @@ class _Search:
         yield [_Shut.of(of) for of in cancelling(deciding, GATES) if self._tried.change(exchanged(of)) < AS_IT_WAS]
         longer = [one for one in small if one not in hardly and self._tried.redirection(exchanged([one])) < _least(one)]
         yield _spread([_Shut.of([one]) for one in reversed(longer)], GATES)
+        quiet = [one for one in _spread(parts, ASKED) if self._tried.redirection(exchanged([one])) < _least(one)]
+        yield _spread([_Shut.of([one]) for one in reversed(quiet)], GATES)
 
     def opened(self, gates: Sequence[_Shut]) -> ClosedGate | None:
         """Return a gate that the answer waits for, with the cut that leads farthest."""

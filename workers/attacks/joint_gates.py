@@ -31,6 +31,10 @@ SMALL, SMALLER = 0.75, 0.25
 SAME = 1e-3
 """Distance up to which effects are the same, in lengths of one, as of what is only reshaped in between."""
 
+UNITS, QUIETER = 1024, 0.02
+"""Numbers of an image up to which those of them that hardly turn the answer are a place, too; and how much less than
+the one that does most: in one tensor there may be a gate and the answer."""
+
 LOOKED = 160
 """Effects that are looked at, at most, the last of a network: nearest to its answer."""
 
@@ -89,20 +93,40 @@ def effects(model: Model, images: Tensor, widest: int) -> list[Effect]:
         # What is only asked how large it is leads nowhere.
         if own is None or len(of) < len(probes):
             continue
-        onward = own.roll(1, 0) - own
-        each = [(one * onward).sum(1).double() for one in of if one is not None]
-        changes[place].append(torch.stack(each, 1).nan_to_num(nan=0.0))
+        each = [(one * (own.roll(1, 0) - own)).double().nan_to_num(nan=0.0) for one in of if one is not None]
+        changes[place].append(torch.stack(each))
         numbers[place].append(own)
         bits[place] |= before
     effects_of = list[Effect]()
     for place, parts in changes.items():
-        longer, *_ = change = torch.cat(parts).T
-        across = change[1:] - signs @ ahead.T * longer if change.shape[1] == len(ahead) else change[1:]
         own = together([(one, len(one)) for one in numbers[place]])
-        if own is not None:
-            turn = float(across.square().mean().sqrt())
-            effects_of.append(Effect(place, change[1:].T.flatten(), turn, watch.numbers_in(bits[place]), own))
+        change = torch.cat(parts, 1) if own is not None else parts[0]
+        if own is None or change.shape[1] != len(ahead):
+            continue
+        # What an exchange does along the answer makes it longer, and does not turn it.
+        across = change[1:] - (signs @ ahead.T).unsqueeze(2) * change[0]
+        turn = float(across.sum(2).square().mean().sqrt())
+        origins = watch.numbers_in(bits[place])
+        effects_of.append(Effect(place, change[1:].sum(2).T.flatten(), turn, origins, own))
+        if place.given is None and own.shape[1] <= UNITS and (units := _quiet(across, own)):
+            of_units, which = Place(place.number, units=tuple(units)), torch.tensor(units, device=own.device)
+            turn = float(across[:, :, which].sum(2).square().mean().sqrt())
+            part = change[1:][:, :, which].sum(2).T.flatten()
+            effects_of.append(Effect(of_units, part, turn, origins, own[:, which]))
     return effects_of
+
+
+def _quiet(across: Tensor, numbers: Tensor) -> list[int]:
+    """Return which units of a tensor hardly turn the answer, and differ between images; none where all do.
+
+    Args:
+        across: (probes, images, units) by how much.
+        numbers: (images, units).
+    """
+    turns = across.square().mean((0, 1)).sqrt()
+    differs = (numbers - numbers[:1]).abs().amax(0) > 0
+    quiet = differs & (turns <= QUIETER * turns.amax())
+    return quiet.nonzero().flatten().tolist() if bool((differs & ~quiet).any()) else []
 
 
 def cancelling(found: Sequence[Effect], most: int) -> list[tuple[Effect, ...]]:

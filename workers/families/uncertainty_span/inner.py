@@ -106,7 +106,9 @@ def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, image
         {"is_part": is_part, "number": number, "silent": None if silent is None else silent.double().tolist()}
         for (is_part, number), silent in found.cut.items()
     ]
-    places = [{"is_part": of.number[0], "number": of.number[1], "given": of.given} for of in found.places]
+    places = [
+        {"is_part": of.number[0], "number": of.number[1], "given": of.given, "units": of.units} for of in found.places
+    ]
     return {"places": places, "cut": cut}
 
 

@@ -31,7 +31,9 @@ null where that is the mean of an image's own numbers. Records from before it wa
 
 _CUT = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("silent", pa.list_(pa.float64()))])
 
-_PLACE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("given", pa.int64())])
+_PLACE = pa.struct(
+    [("is_part", pa.bool_()), ("number", pa.int64()), ("given", pa.int64()), ("units", pa.list_(pa.int64()))]
+)
 
 GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
 """Of that column."""
@@ -61,7 +63,10 @@ def kept_gate(surrogate: Records | None) -> ClosedGate | None:
         (of["is_part"], of["number"]): None if of["silent"] is None else torch.tensor(of["silent"])
         for of in kept["cut"]
     }
-    places = tuple(Place((of["is_part"], of["number"]), of["given"]) for of in kept["places"])
+    places = tuple(
+        Place((of["is_part"], of["number"]), of["given"], None if of["units"] is None else tuple(of["units"]))
+        for of in kept["places"]
+    )
     return ClosedGate(places, cut)
 
 
