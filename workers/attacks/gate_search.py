@@ -33,10 +33,10 @@ HARDLY, ASKED = 0.5, 160
 NOTHING = (SHARES[-1], NEARER)
 """Shares of the way from where it says nothing at which it is seen whether the answer waits for it."""
 
-GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 60, 6, 2, 12, 6
+GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 60, 6, 2, 12, 8
 """Of gates of each kind, tried at most; of cuts through what one is computed of, looked at whether they are whole, and
 tried until the answer waits for one; of gates that it waits for; and of the cuts of each, tried of those that are whole
-and of others, and followed for a few steps."""
+and of others; and of the cuts of all followed for a few steps."""
 
 DEPENDING = 1e-3
 """Of how far a gate's numbers differ between images, the share up to which they do not, behind a cut through all."""
@@ -91,8 +91,8 @@ class _Search:
     """Looks for gates, and for the cuts through what they are computed of."""
 
     def __init__(self, model: Model, images: Tensor, some: Tensor, trial: Trial) -> None:
-        self._model, self._some, self._trial = model, some, trial
-        self._tried = Tried(model, some, trial)
+        self._model, self._images, self._some, self._trial = model, images, some, trial
+        self._tried, self._all = Tried(model, some, trial), Tried(model, images, trial)
         self._computed = _computed(model, images, trial)
         self._mixed = mixtures(images, trial.box)
         self._of_mixed = {one.number: one.numbers for one in _computed(model, self._mixed, trial)}
@@ -125,8 +125,9 @@ class _Search:
     def opened(self, gates: Sequence[_Shut]) -> ClosedGate | None:
         """Return a gate that the answer waits for, with the cut that leads farthest."""
         waiting = (found for gate in _parted(gates) if (found := self._opening(gate)))
-        found = [one for of in islice(waiting, FOLLOWED) for one in of]
-        best = self.farthest(self.farthest(found, BEST, STEPS), 1)
+        # Of two gates on the same way one cut leads as far.
+        ways = {_way(one): one for of in islice(waiting, FOLLOWED) for one in of}
+        best = self.farthest(self.farthest(_spread([*ways.values()], TRIED), BEST, STEPS), 1)
         return best[0] if best else None
 
     def _opening(self, gate: _Shut) -> Sequence[ClosedGate]:
@@ -137,13 +138,13 @@ class _Search:
         if (first := next(self._waiting(gate, _spread(whole or cuts, FIRST_CUTS), mixed), None)) is None:
             return []
         tried = [*_spread(whole, CUTS), *_spread([cut for cut in cuts if cut not in whole], CUTS)]
-        return _spread([*self._waiting(gate, tried, mixed)] or [first], TRIED)
+        return [*self._waiting(gate, tried, mixed)] or [first]
 
     def farthest(self, some: Sequence[ClosedGate], most: int, steps: int = BEST * STEPS) -> list[ClosedGate]:
         """Return those that lead farthest: what does so in few steps need not in more."""
         if len(some) <= most:
             return list(some)
-        ends = [self._tried.unsureness(follow(self._model, self._some, one, steps, self._trial)) for one in some]
+        ends = [self._all.unsureness(follow(self._model, self._images, one, steps, self._trial)) for one in some]
         return [some[at] for at in sorted(range(len(some)), key=ends.__getitem__, reverse=True)[:most]]
 
     def _opened_by(self, gate: _Shut) -> int | None:
@@ -214,6 +215,11 @@ def mixtures(images: Tensor, box: Box) -> Tensor:
     half = max(1, len(images) // 2)
     means = [images.mean(0), images[:half].mean(0), images[half:].mean(0) if len(images) > half else images[0]]
     return torch.cat([torch.stack([*plain, *means]), (images + images.roll(1, 0)) / 2])
+
+
+def _way(gate: ClosedGate) -> tuple[object, ...]:
+    """Return what tells the tensors that are moved, and where to, from others."""
+    return tuple((number, None if silent is None else float(silent.sum())) for number, silent in gate.cut.items())
 
 
 def _computed(model: Model, images: Tensor, trial: Trial) -> list[_Computed]:
