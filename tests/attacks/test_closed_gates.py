@@ -6,9 +6,10 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from workers.attacks.altered_passes import Place, found_at, rolled, with_put
-from workers.attacks.closed_gates import ClosedGate, follow, with_silenced
+from workers.attacks.closed_gates import ClosedGate, follow, off_edges, with_silenced
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.inner_scores import FoundScores, inner_scores
 from workers.attacks.losses import entropy
@@ -131,6 +132,29 @@ def test_following_a_gate_leads_where_the_answer_is_unsure(kind: str) -> None:
     assert float((gradient.flatten(1).abs().amax(1) > 0).double().mean()) < 0.1
     # Of the last one an attack that knows what it hides reaches .67, and others little more than nothing.
     assert float(gained.mean()) > (0.2 if kind == "shared" else 0.5)
+
+
+def test_what_clips_its_input_is_followed_from_the_edges() -> None:
+    ends = (1.6 * (IMAGES - 0.5) + 0.5).clamp(0, 1)
+
+    def clipped(images: Tensor) -> Tensor:
+        return functional.hardtanh(images, 0.0, 1.0)
+
+    def fake(images: Tensor) -> Tensor:
+        return waiting(clipped(images), of_sums)
+
+    plain = ends.clone().requires_grad_(True)
+    (gradient,) = torch.autograd.grad(clipped(plain).sum(), plain)
+    at_edges = (ends == 0) | (ends == 1)
+    assert float(at_edges.double().mean()) > 0.3
+    assert not gradient[at_edges].any()
+    (gradient,) = torch.autograd.grad(clipped(off_edges(plain, TRIAL.box)).sum(), plain)
+    assert bool((gradient == 1).all())
+    assert 0 < float((off_edges(ends, TRIAL.box) - ends).abs().max()) < 0.01
+    gate = closed_gate(fake, ends[:8], ends[:4], TRIAL)
+    assert gate is not None
+    followed = follow(fake, ends, gate, 30, TRIAL)
+    assert float((entropy(fake(followed).double()) - entropy(fake(ends).double())).mean()) > 0.3
 
 
 def test_of_what_is_shared_no_tensor_alone_hardly_decides() -> None:

@@ -100,6 +100,31 @@ def test_sums_are_those_of_a_search_by_hand() -> None:
     assert max(len(one) for one in told) <= MOST
 
 
+def test_units_that_hardly_turn_the_answer_are_a_place_of_their_own() -> None:
+    def loud(images: Tensor) -> Tensor:
+        """Answer by scores, as loudly as units among them say."""
+        flat = images.flatten(1)
+        numbers = torch.cat([flat @ FIRST @ SECOND, (flat @ MASK).square() + 1, torch.ones(len(images), 1)], 1)
+        mixed = numbers[:, ORDER].tanh()
+        back = mixed[:, ORDER.argsort()]
+        return back[:, :3] * (2 + back[:, 3:4]) * back[:, 4:]
+
+    (found,) = [one for one in effects(loud, IMAGES, 16) if one.place.units and one.place.number == (False, 12)]
+    # Of the tensors flatten, matmul, matmul, matmul, square, add, ones, cat, getitem, tanh it is the last.
+    assert found.place.units == (int((ORDER == 3).nonzero()),)
+    assert found.turn < 1e-6
+    put = rolled(found_at(loud, IMAGES, (found.place,), {}, 1.0))
+    ((kept, rows),) = put[found.place]
+    assert kept.shape == (rows, 1) == (len(IMAGES), 1)
+    other, clean = with_put(loud, IMAGES, put), loud(IMAGES)
+    assert not torch.allclose(other, clean)
+    assert torch.allclose(directions(other), directions(clean), atol=1e-5)
+    assert torch.allclose((other / clean)[:, 0], (2 + kept[:, 0]) / (2 + kept[:, 0].roll(-1)), rtol=1e-4)
+
+
+ORDER = torch.tensor([2, 4, 0, 3, 1])
+
+
 def test_what_is_written_into_and_what_is_no_number_of_an_image_is_left() -> None:
     def model(images: Tensor) -> Tensor:
         hidden = images.flatten(1) @ FIRST

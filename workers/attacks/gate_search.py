@@ -38,6 +38,10 @@ GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 60, 6, 2, 12, 8
 tried until the answer waits for one; of gates that it waits for; and of the cuts of each, tried of those that are whole
 and of others; and of the cuts of all followed for a few steps."""
 
+UNSURE_OF_UNITS = 0.4
+"""Share of what the answer lacks to an even one that it loses at least, where units of a tensor are the gate: of most
+networks some units hardly turn the answer, and may do so far from any image."""
+
 DEPENDING = 1e-3
 """Of how far a gate's numbers differ between images, the share up to which they do not, behind a cut through all."""
 
@@ -164,13 +168,14 @@ class _Search:
         As rectified numbers do at their least, whatever is added to each of them; others at the mean of all; and
         whatever is added to them, and however they are turned, as they are where the gate is open for a mixture.
         """
+        least = UNSURE_OF_UNITS if any(place.units is not None for place in gate.places) else UNSURE
         for cut in cuts:
             ways: list[Cut] = [{one.number: one.numbers.amin(0) for one in cut}, {one.number: None for one in cut}]
             if mixed is not None and all(one.number in self._of_mixed for one in cut):
                 ways.append({one.number: self._of_mixed[one.number][mixed] for one in cut})
             for silent in ways:
                 found = ClosedGate(gate.places, silent)
-                if self._tried.hears_nothing_else(partial(with_silenced, self._model, found), NOTHING):
+                if self._tried.hears_nothing_else(partial(with_silenced, self._model, found), NOTHING, least):
                     yield found
 
     def _is_whole(self, gate: _Shut, cut: Sequence[_Computed]) -> bool:

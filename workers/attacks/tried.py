@@ -100,14 +100,15 @@ class Tried:
                 return not self.is_own(changed)
         return False
 
-    def hears_nothing_else(self, changed: Changed, shares: Sequence[float]) -> bool:
+    def hears_nothing_else(self, changed: Changed, shares: Sequence[float], least: float = UNSURE) -> bool:
         """Return whether the answer is less sure where something says next to nothing, and as it was at half of it.
 
         Args:
             changed: What is moved.
             shares: That are next to nothing, of which any will do.
+            least: Share of what the answer lacks to an even one that it has to lose.
         """
-        if not any(self._gained(self._answer(changed(share))) >= UNSURE * self._lacking for share in shares):
+        if not any(self._gained(self._answer(changed(share))) >= least * self._lacking for share in shares):
             return False
         return self.change(changed(HALF)) < AS_IT_WAS
 
