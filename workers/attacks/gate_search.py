@@ -33,8 +33,8 @@ HARDLY, ASKED = 0.5, 160
 NOTHING = (SHARES[-1], NEARER)
 """Shares of the way from where it says nothing at which it is seen whether the answer waits for it."""
 
-GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 60, 6, 2, 12, 8
-"""Of gates of each kind, tried at most; of cuts through what one is computed of, looked at whether they are whole, and
+GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 40, 6, 2, 6, 6
+"""Of gates of either kind, tried at most, and of the last two half as many; of cuts through what one is computed of, looked at whether they are whole, and
 tried until the answer waits for one; of gates that it waits for; and of the cuts of each, tried of those that are whole
 and of others; and of the cuts of all followed for a few steps."""
 
@@ -45,7 +45,7 @@ networks some units hardly turn the answer, and may do so far from any image."""
 DEPENDING = 1e-3
 """Of how far a gate's numbers differ between images, the share up to which they do not, behind a cut through all."""
 
-STEPS, BEST = 12, 2
+STEPS, BEST = 10, 2
 """Of those, and how many are followed for as many times more."""
 
 
@@ -122,9 +122,9 @@ class _Search:
         deciding = [one for one in places if one not in hardly]
         yield [_Shut.of(of) for of in cancelling(deciding, GATES) if self._tried.change(exchanged(of)) < AS_IT_WAS]
         longer = [one for one in small if one not in hardly and self._tried.redirection(exchanged([one])) < _least(one)]
-        yield _spread([_Shut.of([one]) for one in reversed(longer)], GATES)
+        yield _spread([_Shut.of([one]) for one in reversed(longer)], GATES // 2)
         quiet = [one for one in _spread(parts, ASKED) if self._tried.redirection(exchanged([one])) < _least(one)]
-        yield _spread([_Shut.of([one]) for one in reversed(quiet)], GATES)
+        yield _spread([_Shut.of([one]) for one in reversed(quiet)], GATES // 2)
 
     def opened(self, gates: Sequence[_Shut]) -> ClosedGate | None:
         """Return a gate that the answer waits for, with the cut that leads farthest."""

@@ -13,7 +13,7 @@ on the way from one to another: fewer hardly tell gradients that are led away in
 TRIED_EXAMPLES = 4
 """Examples with which it is seen whether the answer waits for scores or behind a gate, at most."""
 
-GATES_EACH, GATES_MOST = 90, 3600
+GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
 with a few examples, and where there is a gate as much as a small network takes."""
 
