@@ -109,7 +109,8 @@ def test_words_that_speak_for_a_class_are_preferred_where_that_is_known() -> Non
             text != example.text for text in much_misspelt(PARAMS, context, example, "known", 2, weights=against)
         )
     assert found[2.0] > 1.2 * found[0.1] > 0
-    assert found[-1.0] == 0
+    # Whoever knows the weights is told by none that is spared.
+    assert found[0.1] > found[-1.0] > 0.4 * found[2.0]
 
 
 def test_no_cut_changes_a_row_and_who_gives_no_answer_is_not_counted() -> None:
