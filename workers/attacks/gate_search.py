@@ -34,9 +34,9 @@ NOTHING = (SHARES[-1], NEARER)
 """Shares of the way from where it says nothing at which it is seen whether the answer waits for it."""
 
 GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 40, 6, 2, 6, 6
-"""Of gates of either kind, tried at most, and of the last two half as many; of cuts through what one is computed of, looked at whether they are whole, and
-tried until the answer waits for one; of gates that it waits for; and of the cuts of each, tried of those that are whole
-and of others; and of the cuts of all followed for a few steps."""
+"""Of gates of either kind, tried at most, and of the last two kinds half as many; of cuts through what one is computed
+of, looked at whether they are whole, and tried until the answer waits for one; of gates that it waits for; of the cuts
+of each, tried of those that are whole and of others; and of the cuts of all followed for a few steps."""
 
 UNSURE_OF_UNITS = 0.4
 """Share of what the answer lacks to an even one that it loses at least, where units of a tensor are the gate: of most

@@ -33,8 +33,8 @@ of them turn .58, eight times all of them .44."""
 
 NOISE = 3.0
 """Of the weights by which words are preferred, in their mean size. Who fits the same weights tells texts edited so from
-texts misspelt at random by .40 nat each (.5, and no word that speaks against the class: 3.55, so that four were enough);
-log-odds over film reviews change their class at .28 (.38; of words at random .23)."""
+those misspelt at random by .40 nat each (by 3.55 with noise of .5 and no word that speaks against the class, so that
+four were enough); log-odds over film reviews change their class at .28 of them (.38; of words at random .23)."""
 
 
 def much_misspelt(
@@ -79,7 +79,7 @@ def much_misspelt(
 def _drawn_places(
     cut: WordsOf, count: int, rng: random.Random, weights: Mapping[str, float] | None
 ) -> list[tuple[int, int]]:
-    """Return places of words to misspell; where it is known what words say, rather of those that speak for the class."""
+    """Return places of words to misspell, rather of those that speak for the class where it is known what words say."""
     words = weights or {}
     said = {(part, at): words.get(cut.pieces[part][at].lower(), 0.0) for part, at in cut.content_places}
     if not any(said.values()):
