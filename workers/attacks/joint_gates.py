@@ -45,7 +45,7 @@ class Effect:
 
     Attributes:
         place: It.
-        change: (images times probes,): by how much logit vectors of length 1 move, each along some directions.
+        change: (images times probes,) on the CPU: by how much logit vectors of length 1 move, along some directions.
         turn: By how much they turn, root mean square: a gate may make an answer longer for some images than for others.
         origins: Tensors that its numbers are computed of, itself among them.
         numbers: Of each image (images, k).
@@ -107,11 +107,11 @@ def effects(model: Model, images: Tensor, widest: int) -> list[Effect]:
         across = change[1:] - (signs @ ahead.T).unsqueeze(2) * change[0]
         turn = float(across.sum(2).square().mean().sqrt())
         origins = watch.numbers_in(bits[place])
-        effects_of.append(Effect(place, change[1:].sum(2).T.flatten(), turn, origins, own))
+        effects_of.append(Effect(place, change[1:].sum(2).T.flatten().cpu(), turn, origins, own))
         if place.given is None and own.shape[1] <= UNITS and (units := _quiet(across, own)):
             of_units, which = Place(place.number, units=tuple(units)), torch.tensor(units, device=own.device)
             turn = float(across[:, :, which].sum(2).square().mean().sqrt())
-            part = change[1:][:, :, which].sum(2).T.flatten()
+            part = change[1:][:, :, which].sum(2).T.flatten().cpu()
             effects_of.append(Effect(of_units, part, turn, origins, own[:, which]))
     return effects_of
 
