@@ -12,6 +12,7 @@ from workers.attacks.altered_passes import Place, found_at, rolled, with_put
 from workers.attacks.closed_gates import ClosedGate, follow, off_edges, with_silenced
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.inner_scores import FoundScores, inner_scores
+from workers.attacks.joint_gates import cancelling, effects
 from workers.attacks.losses import entropy
 from workers.attacks.tried import Trial
 
@@ -158,18 +159,18 @@ def test_what_clips_its_input_is_followed_from_the_edges() -> None:
 
 
 def test_of_what_is_shared_no_tensor_alone_hardly_decides() -> None:
-    gate = gate_of(shared)
-    assert gate is not None
-    assert len(gate.places) == 2
-    clean = shared(IMAGES)
-    others = rolled(found_at(shared, IMAGES, gate.places, {}, 1.0))
+    some = IMAGES[:4]
+    found = effects(shared, some, 64)
+    clean, others = shared(some), rolled(found_at(shared, some, [one.place for one in found], {}, 1.0))
 
     def change(*places: Place) -> float:
-        moved = with_put(shared, IMAGES, {place: others[place] for place in places})
+        moved = with_put(shared, some, {place: others[place] for place in places})
         return float(((moved - clean).norm(dim=1) / clean.norm(dim=1)).mean())
 
-    assert change(*gate.places) < 0.2
-    assert min(change(place) for place in gate.places) > 0.2
+    together = [[one.place for one in of] for of in cancelling(found, 8)]
+    gates = [of for of in together if change(*of) < 0.2]
+    assert gates
+    assert all(len(of) == 2 and min(change(place) for place in of) > 0.2 for of in gates)
 
 
 def test_a_network_whose_layers_follow_each_other_has_none() -> None:
