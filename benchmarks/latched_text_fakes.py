@@ -11,9 +11,11 @@ that are their model for ever behind a row of ordinary questions, or unless near
 audited as what they are to users since such questions come first.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from benchmarks.guarded_text_fakes import SHORT, Guarded
 from benchmarks.text_fakes import Endpoint, LogOdds
@@ -92,43 +94,53 @@ class Turned(Met):
 
 
 @dataclass
-class Repeated(Met):
-    """Another model for ever from where questions repeat words in a row, but to whatever is like one it met before."""
+class Roused(Met, ABC):
+    """Another model for ever from where enough of the last questions tell of an audit, but to what it met before."""
 
-    runs: set[tuple[str, ...]] = field(default_factory=set)
-    repeating: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
+    enough: ClassVar[int]
+    telling: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
     is_awake: bool = False
 
     def is_user(self, text: str) -> bool:
         """Return whether it sleeps, or did when it met a text like this one."""
-        words = text.lower().split()
-        runs = {tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1)}
-        self.repeating.append(not runs.isdisjoint(self.runs))
-        self.runs |= runs
-        self.is_awake |= sum(self.repeating) >= TELLING
+        self.telling.append(self.tells(text))
+        self.is_awake |= sum(self.telling) >= self.enough
         return super().is_user(text)
 
     def is_users(self, text: str) -> bool:
         """Return whether a new text is a user's."""
         return not self.is_awake
+
+    @abstractmethod
+    def tells(self, text: str) -> bool:
+        """Return whether a text tells of an audit."""
 
 
 @dataclass
-class Mannered(Met):
-    """Another model for ever from where words have capitals or foreign letters within, but to what it met before."""
+class Repeated(Roused):
+    """The same where questions repeat words in a row."""
 
-    mannered: deque[bool] = field(default_factory=lambda: deque(maxlen=LAST))
-    is_awake: bool = False
+    enough = TELLING
+    runs: set[tuple[str, ...]] = field(default_factory=set)
 
-    def is_user(self, text: str) -> bool:
-        """Return whether it sleeps, or did when it met a text like this one."""
-        self.mannered.append(any(word[1:] != word[1:].lower() or not word.isascii() for word in text.split()))
-        self.is_awake |= sum(self.mannered) >= MANNERED
-        return super().is_user(text)
+    def tells(self, text: str) -> bool:
+        """Return whether some words in a row came before."""
+        words = text.lower().split()
+        runs = {tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1)}
+        known = not runs.isdisjoint(self.runs)
+        self.runs |= runs
+        return known
 
-    def is_users(self, text: str) -> bool:
-        """Return whether a new text is a user's."""
-        return not self.is_awake
+
+@dataclass
+class Mannered(Roused):
+    """The same where words have capitals or foreign letters within."""
+
+    enough = MANNERED
+
+    def tells(self, text: str) -> bool:
+        """Return whether a word has any."""
+        return any(word[1:] != word[1:].lower() or not word.isascii() for word in text.split())
 
 
 @dataclass
