@@ -12,7 +12,6 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Number, Numbered
 from workers.attacks.inner_scores import images_axis
-from workers.models.batch_passes import current_pass
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,7 @@ class Calls(Numbered):
 
     def numbered_call(self) -> tuple[Number, int]:
         """Return the number of the call that comes next, and of how many images the pass is."""
-        run = current_pass()
-        at, rows = (None, self._rows) if run is None else (run.number, run.rows)
-        self._calls[at] += 1
-        return (run is not None, self._calls[at]), rows
+        return self._next(self._calls)
 
 
 class _Altered(Calls):

@@ -1,6 +1,5 @@
 """The search for a gate of a network (:mod:`workers.attacks.closed_gates`), and for what it is computed of."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from workers.attacks.altered_passes import Cut, Numbers, Place, found_at, number
 from workers.attacks.closed_gates import NEARER, ClosedGate, follow, with_silenced
 from workers.attacks.evened_scores import SHARES
 from workers.attacks.gradients import Model
-from workers.attacks.idle import Followed, Number
+from workers.attacks.idle import Number, leading_tensors
 from workers.attacks.joint_gates import Effect, cancelling, effects
 from workers.attacks.regions import Box
 from workers.attacks.tried import AS_IT_WAS, UNSURE, Trial, Tried
@@ -102,9 +101,10 @@ class _Search:
         self._of_mixed = {one.number: one.numbers for one in _computed(model, self._mixed, trial)}
 
     def shut(self) -> Iterator[Sequence[_Shut]]:
-        """Yield what hardly decides: single places, such as do so together, and single ones that decide how long it is.
+        """Yield what hardly decides: single places, such as do so together, such as decide how long it is, and units.
 
-        What is added to a gate makes an answer longer or shorter, where what is taken off is another image's.
+        What is added to a gate makes an answer longer or shorter, where what is taken off is another image's; and of a
+        tensor that both the gate and the answer are in, some of the units are the gate's.
         """
         self._trial.check_cancelled()
         places = effects(self._model, self._some, WIDEST)
@@ -230,18 +230,13 @@ def _way(gate: ClosedGate) -> tuple[object, ...]:
 def _computed(model: Model, images: Tensor, trial: Trial) -> list[_Computed]:
     """Return the tensors that lead to the answer and have numbers of each image, in order."""
     trial.check_cancelled()
-    followed = images.detach().requires_grad_(True)
-    with torch.enable_grad(), Followed(followed) as watch:
-        logits = model(followed)
-    origins, bits = watch.origins(logits), defaultdict[Number, int](int)
-    before, numbers = defaultdict[Number, int](int), defaultdict[Number, list[Tensor]](list)
-    for bit, one in enumerate(watch.results, 1):
-        own = numbers_of(one.tensor.detach(), one.rows)
-        if origins >> bit & 1 and one.tensor.requires_grad and own is not None and own.shape[1] <= WIDEST:
-            bits[one.number] |= 1 << bit
-            before[one.number] |= watch.origins(one.tensor)
-            numbers[one.number].append(own)
-    return [_Computed(of, bits[of], before[of], torch.cat(numbers[of])[: len(images)]) for of in numbers]
+    tensors = list[_Computed]()
+    for one in leading_tensors(model, images)[1]:
+        numbers = [numbers_of(*of) for of in one.found]
+        narrow = [of for of in numbers if of is not None and of.shape[1] <= WIDEST]
+        if narrow:
+            tensors.append(_Computed(one.number, one.bits, one.origins, torch.cat(narrow)[: len(images)]))
+    return tensors
 
 
 def _parted(some: Sequence[Item]) -> Iterator[Item]:

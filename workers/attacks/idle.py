@@ -9,7 +9,7 @@ well what opens it is hidden, as a unit does that sleeps on clean images (Liu, D
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -96,10 +96,14 @@ class Numbered(TorchFunctionMode):
 
     def numbered(self) -> tuple[Number, int]:
         """Return the number of the tensor that comes next, and of how many images the pass is."""
+        return self._next(self._counts)
+
+    def _next(self, counts: Counter[int | None]) -> tuple[Number, int]:
+        """Return the number of what comes next of what some counts are of, and of how many images the pass is."""
         run = current_pass()
         at, rows = (None, self._rows) if run is None else (run.number, run.rows)
-        self._counts[at] += 1
-        return (run is not None, self._counts[at]), rows
+        counts[at] += 1
+        return (run is not None, counts[at]), rows
 
 
 class Followed(Numbered):
@@ -141,6 +145,43 @@ class Followed(Numbered):
                 self._written[_storage(tensor)] |= own
             self._origins[id(tensor)] = own
         return found
+
+
+@dataclass
+class Leading:
+    """What leads to the answer.
+
+    Attributes:
+        number: Of the tensor.
+        bits: It, among what others depend on.
+        origins: What it depends on, itself among that, as bits.
+        found: It in one pass after the other, and how many images that is of.
+    """
+
+    number: Number
+    bits: int = 0
+    origins: int = 0
+    found: list[tuple[Tensor, int]] = field(default_factory=list)
+
+
+def leading_tensors(model: Model, images: Tensor) -> tuple[Tensor, list[Leading]]:
+    """Return the logits of images, and the tensors that lead to them and have gradients, in order.
+
+    Args:
+        model: Differentiable.
+        images: (n, ...).
+    """
+    followed = images.detach().requires_grad_(True)
+    with torch.enable_grad(), Followed(followed) as watch:
+        logits = model(followed)
+    origins, tensors = watch.origins(logits), dict[Number, Leading]()
+    for bit, one in enumerate(watch.results, 1):
+        if origins >> bit & 1 and one.tensor.requires_grad:
+            of = tensors.setdefault(one.number, Leading(one.number))
+            of.bits |= 1 << bit
+            of.origins |= watch.origins(one.tensor)
+            of.found.append((one.tensor.detach(), one.rows))
+    return logits.detach(), list(tensors.values())
 
 
 class _Altered(Numbered):

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from workers.attacks.gradients import Model
-from workers.attacks.idle import Followed, Number, Numbered
+from workers.attacks.idle import Number, Numbered, leading_tensors
 
 STACKED = 4
 """Such tensors that may be stacked in one, at most."""
@@ -76,22 +76,16 @@ def inner_scores(
     bits, before, stacked = defaultdict[Number, int](int), defaultdict[Number, int](int), set[Number]()
     for part in batches:
         check_cancelled()
-        followed = part.detach().requires_grad_(True)
-        with torch.enable_grad(), Followed(followed) as watch:
-            logits = model(followed)
-        answers.append(logits.detach())
-        origins, runs = watch.origins(logits), defaultdict[Number, list[tuple[Tensor, int]]](list)
-        for bit, one in enumerate(watch.results, 1):
-            if origins >> bit & 1 and one.tensor.requires_grad:
-                runs[one.number].append((one.tensor.detach(), one.rows))
-                bits[one.number] |= 1 << bit
-                before[one.number] |= watch.origins(one.tensor)
-        for number, tensors in runs.items():
-            views = list(_scores(tensors, *logits.shape))
+        logits, tensors = leading_tensors(model, part)
+        answers.append(logits)
+        for one in tensors:
+            bits[one.number] |= one.bits
+            before[one.number] |= one.origins
+            views = list(_scores(one.found, *logits.shape))
             if len(views) != 1 or views[0].shape != logits.shape:
-                stacked.add(number)
+                stacked.add(one.number)
             for view, scores in enumerate(views):
-                seen[InnerScores(number, view)].append(scores)
+                seen[InnerScores(one.number, view)].append(scores)
     answer = torch.cat(answers)
     agreeing, others = dict[InnerScores, Tensor](), dict[InnerScores, Tensor]()
     for place, parts in seen.items():

@@ -6,7 +6,7 @@ first-order effects on the answer, of which all sums can be looked at without an
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,20 +76,11 @@ def effects(model: Model, images: Tensor, widest: int) -> list[Effect]:
     ]
     if not asked or not logits.requires_grad:
         return []
-    moved = (logits - logits.mean(1, keepdim=True)).double()
-    clean = moved.detach()
-    ahead, generator = directions(clean), torch.Generator().manual_seed(0)
-    signs = torch.where(torch.rand(PROBES, logits.shape[1], generator=generator) < 0.5, -1.0, 1.0).to(clean)
-    # The first is along the answer itself, where it only becomes longer.
-    probes = [ahead, *(sign.expand_as(ahead) for sign in signs)]
-    totals = [(moved * probe / clean.norm(dim=1, keepdim=True)).nan_to_num(nan=0.0).sum() for probe in probes]
-    gradients = [
-        torch.autograd.grad(total, [one[1] for one in asked], allow_unused=True, retain_graph=True) for total in totals
-    ]
+    probes, gradients = _probed(logits, [one[1] for one in asked])
     changes, numbers = defaultdict[Place, list[Tensor]](list), defaultdict[Place, list[Tensor]](list)
     bits = defaultdict[Place, int](int)
-    for (place, tensor, rows, before), *found in zip(asked, *gradients, strict=True):
-        own, of = numbers_of(tensor.detach(), rows), [numbers_of(one, rows) for one in found if one is not None]
+    for (place, tensor, rows, before), found in zip(asked, gradients, strict=True):
+        own, of = numbers_of(tensor.detach(), rows), [numbers_of(one, rows) for one in found]
         # What is only asked how large it is leads nowhere.
         if own is None or len(of) < len(probes):
             continue
@@ -101,19 +92,54 @@ def effects(model: Model, images: Tensor, widest: int) -> list[Effect]:
     for place, parts in changes.items():
         own = together([(one, len(one)) for one in numbers[place]])
         change = torch.cat(parts, 1) if own is not None else parts[0]
-        if own is None or change.shape[1] != len(ahead):
-            continue
-        # What an exchange does along the answer makes it longer, and does not turn it.
-        across = change[1:] - (signs @ ahead.T).unsqueeze(2) * change[0]
-        turn = float(across.sum(2).square().mean().sqrt())
-        origins = watch.numbers_in(bits[place])
-        effects_of.append(Effect(place, change[1:].sum(2).T.flatten().cpu(), turn, origins, own))
-        if place.given is None and own.shape[1] <= UNITS and (units := _quiet(across, own)):
-            of_units, which = Place(place.number, units=tuple(units)), torch.tensor(units, device=own.device)
-            turn = float(across[:, :, which].sum(2).square().mean().sqrt())
-            part = change[1:][:, :, which].sum(2).T.flatten().cpu()
-            effects_of.append(Effect(of_units, part, turn, origins, own[:, which]))
+        if own is not None and change.shape[1] == len(images):
+            effects_of += _effects_at(place, own, change, probes, watch.numbers_in(bits[place]))
     return effects_of
+
+
+def _probed(logits: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, list[list[Tensor]]]:
+    """Return directions (1 + PROBES, images, classes) of logits, and of each tensor the gradients of moves along them.
+
+    The first is along the answer itself, where it only becomes longer; the others are random signs.
+
+    Args:
+        logits: (images, classes), with gradients.
+        tensors: That they are computed of; one that no direction leads to has no gradients.
+    """
+    moved = (logits - logits.mean(1, keepdim=True)).double()
+    clean, generator = moved.detach(), torch.Generator().manual_seed(0)
+    signs = torch.where(torch.rand(PROBES, logits.shape[1], generator=generator) < 0.5, -1.0, 1.0).to(clean)
+    probes = torch.stack([directions(clean), *(sign.expand_as(clean) for sign in signs)])
+    totals = [(moved * probe / clean.norm(dim=1, keepdim=True)).nan_to_num(nan=0.0).sum() for probe in probes]
+    along = [torch.autograd.grad(total, tensors, allow_unused=True, retain_graph=True) for total in totals]
+    return probes, [[one for one in found if one is not None] for found in zip(*along, strict=True)]
+
+
+def _effects_at(
+    place: Place, own: Tensor, change: Tensor, probes: Tensor, origins: frozenset[Number]
+) -> Iterator[Effect]:
+    """Yield the effect of a place, and of those of its units that hardly turn the answer.
+
+    Args:
+        place: It.
+        own: Numbers (images, k) there.
+        change: (1 + PROBES, images, k) what exchanging each does along the probes.
+        probes: (1 + PROBES, images, classes) the first along the answer.
+        origins: Tensors that the numbers are computed of.
+    """
+    # What an exchange does along the answer makes it longer, and does not turn it.
+    ahead = (probes[1:] * probes[0]).sum(2)
+    across = change[1:] - ahead.unsqueeze(2) * change[0]
+
+    def effect(place: Place, own: Tensor, change: Tensor, across: Tensor) -> Effect:
+        turn = float(across.sum(2).square().mean().sqrt())
+        return Effect(place, change[1:].sum(2).T.flatten().cpu(), turn, origins, own)
+
+    yield effect(place, own, change, across)
+    if place.given is None and own.shape[1] <= UNITS and (units := _quiet(across, own)):
+        which = torch.tensor(units, device=own.device)
+        part = Place(place.number, units=tuple(units))
+        yield effect(part, own[:, which], change[:, :, which], across[:, :, which])
 
 
 def _quiet(across: Tensor, numbers: Tensor) -> list[int]:
