@@ -72,8 +72,9 @@ class WordsOf:
     @property
     def content_places(self) -> list[tuple[int, int]]:
         """Those that recipes edit, which leave stopwords alone; all where there are no others."""
+        left_alone = stopwords()
         return [
-            (part, at) for part, at in self.places if self.pieces[part][at].lower() not in stopwords()
+            (part, at) for part, at in self.places if self.pieces[part][at].lower() not in left_alone
         ] or self.places
 
     @property

@@ -164,17 +164,20 @@ def _crossed(texts: Sequence[_Made], low: float, high: float, rng: random.Random
     """
     order = sorted(rng.sample(texts, len(texts)), key=lambda made: len(made.words))
     alone, found = list[_Made](), list[_Made]()
+    of_alone = list[dict[str, int]]()
     for one in order:
         places = one.places(low, high)
         best: tuple[int, int, int, int] | None = None
         # The last ones are of the next length.
         for at in range(len(alone) - 1, max(-1, len(alone) - NEXT - 1), -1):
-            for word, there in alone[at].places(low, high).items():
+            for word, there in of_alone[at].items():
                 if word in places and (best is None or abs(places[word] - there) < best[0]):
                     best = abs(places[word] - there), at, places[word], there
         if best is None:
             alone.append(one)
+            of_alone.append(places)
         else:
+            del of_alone[best[1]]
             found += one.exchanged(best[2], alone.pop(best[1]), best[3])
     for first, second in zip(alone[::2], alone[1::2], strict=False):
         found += first.exchanged(first.cut(high), second, second.cut(high))

@@ -1,9 +1,10 @@
 """What single words speak for, by what a model answers to texts that hold them: ridge regression on its answers."""
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 
 from seatrial.statistics.arrays import Floats
 from workers.data import Text
@@ -40,25 +41,51 @@ def fit_words(texts: Sequence[Sequence[str]], answers: Floats) -> list[dict[str,
         (np.ones(ends[-1]), np.array([at for of in places for at in of], dtype=np.int64), ends),
         shape=(len(texts), len(index)),
     )
-    # By texts, of which there are fewer than words where those are long.
-    kernel = (held @ held.T).toarray()
-    kernel -= kernel.mean(axis=0)
-    kernel -= kernel.mean(axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(kernel)
-    is_held = values > 1e-9 * max(1.0, values.max(initial=0.0))
-    values, vectors = values[is_held], vectors[:, is_held]
-    squares, found = vectors**2, []
+    values, of_texts, of_words = _components(held)
+    squares, found = of_texts**2, []
     for centred in (answers - answers.mean(axis=0)).T:
-        along = vectors.T @ centred
+        along = of_texts.T @ centred
 
         def left_out(strength: float, along: Floats = along, centred: Floats = centred) -> float:
-            shares = values / (values + strength)
-            errors = (centred - vectors @ (shares * along)) / (1 - 1 / len(texts) - squares @ shares)
-            return float(np.sum(errors**2))
+            errors = centred - of_texts @ (along / (values + strength))
+            return float(np.sum((errors / (1 - 1 / len(texts) - squares @ (1 / (values + strength)))) ** 2))
 
-        weights = held.T @ (vectors @ (along / (values + min(STRENGTHS, key=left_out))))
+        weights = of_words @ (along / (values + min(STRENGTHS, key=left_out)))
         found.append(dict(zip(index, weights.round(DIGITS).tolist(), strict=True)))
     return found
+
+
+def _components(held: csr_array) -> tuple[Floats, Floats, Floats]:
+    """Return the principal components of words in texts: variances (k,), of texts (texts, k) and of words (words, k).
+
+    The product of the latter two is what each text holds less what all hold on average. By texts or by words, of which
+    there are fewer: words that come in the same texts are one, as many times as long as the root of their number.
+
+    Args:
+        held: (texts, words) what each holds.
+    """
+    columns = held.tocsc()
+    ends = [columns.indices[first:last].tobytes() for first, last in itertools.pairwise(columns.indptr)]
+    kinds = {ends_of: kind for kind, ends_of in enumerate(dict.fromkeys(ends))}
+    kind_of = np.array([kinds[ends_of] for ends_of in ends], dtype=np.int64)
+    roots = np.sqrt(np.bincount(kind_of, minlength=len(kinds)))
+    firsts = np.unique(kind_of, return_index=True)[1]
+    kept = (columns[:, firsts] @ diags_array(roots)).tocsr()
+    texts, usual = kept.shape[0], kept.mean(axis=0)
+    if texts <= len(kinds):
+        products = (kept @ kept.T).toarray()
+        products -= products.mean(axis=0)
+        products -= products.mean(axis=1, keepdims=True)
+    else:
+        products = (kept.T @ kept).toarray() - texts * np.outer(usual, usual)
+    values, vectors = np.linalg.eigh(products)
+    is_held = values > 1e-9 * max(1.0, values.max(initial=0.0))
+    values, vectors = values[is_held], vectors[:, is_held]
+    if texts <= len(kinds):
+        of_texts, of_kinds = vectors * np.sqrt(values), kept.T @ vectors / np.sqrt(values)
+    else:
+        of_texts, of_kinds = kept @ vectors - usual @ vectors, vectors
+    return values, of_texts, (of_kinds / roots[:, None])[kind_of]
 
 
 def weigh_words(
