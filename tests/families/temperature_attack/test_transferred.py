@@ -151,6 +151,12 @@ def asked(
     return done, seen
 
 
+@pytest.fixture(scope="module")
+def of_honest() -> tuple[dict[str, Records], list[str]]:
+    """The same of the model itself, which several tests read."""
+    return asked(honest)
+
+
 def flags_of(done: dict[str, Records]) -> str:
     made_up = records(parameters(arms=[]), label_only=0.5) | {TRANSFERRED: done[TRANSFERRED]}
     told = {flag.code: flag.message for flag in estimates.reduce(parameters(arms=[]), made_up, 0).flags}
@@ -169,9 +175,11 @@ def test_who_is_another_model_to_what_was_asked_is_told() -> None:
     assert f"other shares of the leads of {COUNT} texts that had been asked as they are than of {HERE}" in told
 
 
-@pytest.mark.parametrize("function", [honest, another, Met(spared=1)])
-def test_what_is_one_model_to_both_is_left_alone(function: Answering) -> None:
-    done, _ = asked(function)
+@pytest.mark.parametrize("function", [None, another, Met(spared=1)])
+def test_what_is_one_model_to_both_is_left_alone(
+    function: Answering | None, of_honest: tuple[dict[str, Records], list[str]]
+) -> None:
+    done, _ = of_honest if function is None else asked(function)
     assert flags_of(done) == ""
     assert (turned(done, "among") > 0.5) is (function is not another)
 
@@ -223,8 +231,10 @@ def test_what_was_wrong_where_it_was_sent_counts_though_searches_are_held_off() 
             assert row["label_only.logits"] == pytest.approx(by_id[row["example_id"]][f"{where}_logits"])
 
 
-def test_words_are_asked_about_where_they_tell_nothing_of_their_text() -> None:
-    done, seen = asked(honest)
+def test_words_are_asked_about_where_they_tell_nothing_of_their_text(
+    of_honest: tuple[dict[str, Records], list[str]],
+) -> None:
+    done, seen = of_honest
     rows = done[FIRST].to_pylist()
     ordinary, unmet = ([row[name][0] for row in rows if row[name]] for name in ("cover", "unmet"))
     assert len(unmet) == UNMET
@@ -263,8 +273,8 @@ def behind_early(done: dict[str, Records], seen: list[str]) -> list[str]:
     return seen[len(spare) + COUNT :]
 
 
-def test_each_is_sent_among_ordinary_ones_and_by_itself() -> None:
-    done, seen = asked(honest)
+def test_each_is_sent_among_ordinary_ones_and_by_itself(of_honest: tuple[dict[str, Records], list[str]]) -> None:
+    done, seen = of_honest
     assert len(seen) <= transferred_questions(COUNT)
     seen = behind_early(done, seen)
     rows = done[TRANSFERRED].to_pylist()
@@ -282,8 +292,12 @@ def test_each_is_sent_among_ordinary_ones_and_by_itself() -> None:
         assert len(set(texts)) == len(WHERE)
         for text in texts:
             assert 0 < OSA.distance(str(example.text), text) <= CHARACTERS
-        changed = [old for old, new in zip(str(example.text).split(), texts[1].split(), strict=True) if old != new]
+        changed, more = (
+            [old for old, new in zip(str(example.text).split(), text.split(), strict=True) if old != new]
+            for text in texts[1:]
+        )
         assert len(changed) <= STRONGEST
+        assert len(changed) <= len(more)
         assert not set(changed) & set(stopwords())
         assert row["taken"] is not None
     unmet = done[FIRST]["unmet"].to_pylist()

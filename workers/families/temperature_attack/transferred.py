@@ -59,6 +59,7 @@ from workers.families.temperature_attack.quiet_first import (
     spare_covers,
 )
 from workers.families.temperature_attack.shares import differing_p, taken_of
+from workers.families.temperature_attack.surrogate import words_of
 from workers.families.temperature_attack.word_surrogate import weigh_words
 
 TRANSFERRED = "transferred"
@@ -71,8 +72,9 @@ begins a column."""
 PARTS = 4
 """Of texts that those sentences are put together from: what they have in common with one another is little."""
 
-STRONGEST = 8
-"""Words that are edited where a text is sent among ordinary ones: who knows a model edits no more than it takes."""
+STRONGEST, BEYOND = 8, 0.5
+"""Words that are edited where a text is sent among ordinary ones, at most; and how far what is left speaks against the
+class, as a share of what all of it said: who knows a model edits no more than it takes."""
 
 _TABLE = pa.schema(
     [
@@ -119,15 +121,17 @@ def ask_transferred(params: TemperatureAttackParams, context: TextContext, examp
     rows = rows_of(examples)
     if not transferred(len(examples)):
         return pa.Table.from_pylist(rows, schema=_TABLE)
-    weights = ordinary_weights(context, {one.label for one in examples})
-    early = [misspelt_alike(params, context, one, weights.get(one.label))[0][0] for one in examples]
-    early_answers = ask_among(context, spare_covers(context), early)
     ordinary, covers, unmet = _further(context, IN_A_ROW + COVERS * len(examples), len(examples))
     every = [*unmet, *examples]
+    weights = ordinary_weights(context, {one.label for one in every})
+    early = [misspelt_alike(params, context, one, weights.get(one.label))[0][0] for one in examples]
+    early_answers = ask_among(context, spare_covers(context), early)
     mixed = mix_words(context, every, ordinary)
     context.scoring().begin_session()
     words = weigh_words([one.label for one in every], mixed, ask_in_turn(context, mixed))
-    edited = [edit_by_weights(params, context, one, words.get(one.label, {})) for one in every]
+    # Not every word of a text is asked about: of others it is known what ordinary texts that hold them say.
+    known = {label: {**weights.get(label, {}), **of} for label, of in words.items()}
+    edited = [edit_by_weights(params, context, one, known.get(one.label, {})) for one in every]
     context.scoring().begin_session()
     # Those first of which nothing was ever asked: of audited ones it is known whether they are decided at all.
     length = in_a_row(len(covers))
@@ -224,7 +228,7 @@ def edit_by_weights(
     example: TextExample,
     weights: Mapping[str, float],
 ) -> tuple[Text, Text]:
-    """Return a text with wrong letters in the words that speak for its class most, and in as many as do.
+    """Return a text with wrong letters in as few words as turn it, those that say most, and in all that speak for it.
 
     Args:
         params: Of the check.
@@ -234,13 +238,33 @@ def edit_by_weights(
     """
     rng = random.Random(context.salted_seed("transferred", example.example_id))  # noqa: S311 - not for secrets
     found = list[Text]()
-    for kind, most in zip(rng.sample([None, SEARCHED], 2), (STRONGEST, None), strict=True):
+    total = math.fsum(weights.get(word, 0.0) for word in words_of(" ".join(parts_of(example.text))))
+    for kind, is_least in zip(rng.sample([None, SEARCHED], 2), (True, False), strict=True):
         cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
         said = {word: weights.get(word.lower(), 0.0) for word in content_words(context, example.text)}
-        for _ in misspell(cut, speaking(cut, said, rng)[:most], letters_allowed(params, cut), rng, kind):
+        places = speaking(cut, said, rng)
+        if is_least:
+            each = [said.get(cut.pieces[part][at], 0.0) for part, at in places]
+            places = places[: _enough(total, each)]
+        for _ in misspell(cut, places, letters_allowed(params, cut), rng, kind):
             pass
         found.append(cut.joined)
     return found[0], found[1]
+
+
+def _enough(total: float, each: Sequence[float]) -> int:
+    """Return how many of some words are edited until what is left speaks against the class; at most so many.
+
+    Args:
+        total: What all words of a text say for its class.
+        each: What those say, in order.
+
+    >>> _enough(4.0, [3.0, 2.0, 2.0, 1.0]), _enough(1.0, [2.0, 1.0]), _enough(9.0, [1.0] * 10)
+    (3, 1, 8)
+    """
+    left = itertools.accumulate(each, lambda so_far, of: so_far - of, initial=total)
+    # One in any case.
+    return 1 + sum(1 for of in itertools.islice(left, 1, min(len(each), STRONGEST)) if of > -BEYOND * abs(total))
 
 
 def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], list[Text], list[TextExample]]:
