@@ -70,8 +70,7 @@ def test_a_network_that_waits_for_ties_of_another_is_told(found) -> None:
 def test_records_are_those_of_any_cut(found) -> None:
     params, (_, done) = found
     cut = measure(params, MODEL, (IMAGES, CLASSES), batch_size=20, shards=2)
-    again = measure(params, MODEL, (IMAGES, CLASSES), batch_size=20)
-    assert cut[LEVELLED].equals(again[LEVELLED])
+    assert cut[LEVELLED].equals(done[LEVELLED])
     for column in (INNER, GATE):
         assert cut["surrogate"][column].equals(done["surrogate"][column])
 
