@@ -31,6 +31,7 @@ from benchmarks.fresh_image_fakes import fresh_image_fakes
 from benchmarks.gated_image_fakes import contestants as gated_image_fakes
 from benchmarks.local_image_fakes import contestants as local_image_fakes
 from benchmarks.locked_image_fakes import contestants as locked_image_fakes
+from benchmarks.meeting_image_fakes import contestants as meeting_image_fakes
 from benchmarks.periodic_image_fakes import contestants as periodic_image_fakes
 from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
 from benchmarks.remembering_image_fakes import contestants as remembering_image_fakes
@@ -218,6 +219,7 @@ def main() -> int:
         contestants += remembering_image_fakes(case.model, robust.model, case.images, radius)
         contestants += undecided_image_fakes(case.model, robust.model, case.images, radius)
         contestants += shared_image_fakes(case.model, case.images)
+        contestants += meeting_image_fakes(robust.model, case.images)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

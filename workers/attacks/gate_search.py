@@ -1,8 +1,8 @@
 """The search for a gate of a network (:mod:`workers.attacks.closed_gates`), and for what it is computed of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TypeVar
 
@@ -95,10 +95,20 @@ class _Search:
 
     def __init__(self, model: Model, images: Tensor, some: Tensor, trial: Trial) -> None:
         self._model, self._images, self._some, self._trial = model, images, some, trial
-        self._tried, self._all = Tried(model, some, trial), Tried(model, images, trial)
-        self._computed = _computed(model, images, trial)
-        self._mixed = mixtures(images, trial.box)
-        self._of_mixed = {one.number: one.numbers for one in _computed(model, self._mixed, trial)}
+        self._tried, self._mixed = Tried(model, some, trial), mixtures(images, trial.box)
+
+    @cached_property
+    def _all(self) -> Tried:
+        return Tried(self._model, self._images, self._trial)
+
+    @cached_property
+    def _computed(self) -> Sequence[_Computed]:
+        return _computed(self._model, self._images, self._trial)
+
+    @cached_property
+    def _of_mixed(self) -> Mapping[Number, Tensor]:
+        """What the tensors hold of mixtures, by number."""
+        return {one.number: one.numbers for one in _computed(self._model, self._mixed, self._trial)}
 
     def shut(self) -> Iterator[Sequence[_Shut]]:
         """Yield what hardly decides: single places, such as do so together, such as decide how long it is, and units.

@@ -136,6 +136,16 @@ class Tried:
         """
         return self._gained(self._answer(changed(HALF))) >= LIKE_ANSWER * self._half
 
+    def beyond(self, images: Tensor, others: Tensor) -> float:
+        """Return by how much less sure it is of images than of others, as a share of what it lacks to an even answer.
+
+        Args:
+            images: (n, ...), one for each of those that it is tried with.
+            others: (n, ...) likewise.
+        """
+        apart = self.unsureness(images) - self.unsureness(others)
+        return apart / self._lacking if self._lacking > 0 and math.isfinite(apart) else 0.0
+
     def unsureness(self, images: Tensor) -> float:
         """Return the mean entropy of the answers to other images, one for each of those."""
         return self._unsureness(self._answer(self._model, images))

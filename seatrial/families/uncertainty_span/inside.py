@@ -13,9 +13,13 @@ on the way from one to another: fewer hardly tell gradients that are led away in
 TRIED_EXAMPLES = 4
 """Examples with which it is seen whether the answer waits for scores or behind a gate, at most."""
 
+MEETING_EXAMPLES = 8
+"""Examples with which it is seen whether units open something where their thresholds meet, at most."""
+
 GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
-with a few examples, and where there is a gate as much as a small network takes."""
+with a few examples, and where there is a gate as much as a small network takes. Where there is none, it is seen with
+no more whether thresholds open something."""
 
 
 def inside_passes(examples: int, steps: int) -> Passes:

@@ -9,7 +9,7 @@ LEVELLED = "levelled"
 """The stage that makes scores level which a network computes beside those it answers with; few networks have any."""
 
 INNER_SCORES = 2
-"""Of a network that are levelled, at most; a gate is followed beside."""
+"""Of a network that are levelled, at most; a gate is followed beside, or thresholds are made to meet."""
 
 TRIED_SCORES = 24
 """Of a network that has more: those least like its answer, and each other, that are tried, at most."""
@@ -18,7 +18,8 @@ TRIED_SCORES = 24
 def levelled_passes(budget: Budget) -> Passes:
     """Return what an example costs at most.
 
-    Two descents of each of the scores, one that follows a gate, and an ascent from the best end.
+    Two descents of each of the scores, one that follows a gate or makes thresholds meet, and an ascent from the best
+    end.
     """
     descents = INNER_SCORES * (budget.climb + budget.cross) + 2 * follow_steps(budget)
     return Passes(5 + 2 * INNER_SCORES, descents + budget.refine)

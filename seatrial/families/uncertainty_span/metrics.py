@@ -103,8 +103,9 @@ METRICS = (
         "they disagree), `transformed` (after plain changes of light, contrast, sharpness or grey levels, or "
         "changes that switch dormant units, of 26 examples at most), `integrated` (each pixel moved to where gradients "
         "from all over the ball add up to least, of 32 examples at most), `levelled` (along the gradients of scores "
-        "inside the network, when it has others than it answers with), `tempered` (through scaled logits, when the "
-        "softmax is saturated) or `transfer` (made on the transfer model). All but `integrated`, "
+        "inside the network, when it has others than it answers with, behind a gate, or to where thresholds of many "
+        "units meet), `tempered` (through scaled logits, when the softmax is saturated) or `transfer` (made on the "
+        "transfer model). All but `integrated`, "
         "`transfer` and `tempered` go on with plain gradients from where they end.",
         depends_on=_depends(),
         range=FROM_ZERO,

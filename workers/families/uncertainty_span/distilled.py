@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import COPIES, budget
+from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, annealed_entropy, margin_temperature
 from workers.attacks.losses import confidence, cross_entropy, margin
@@ -22,9 +23,10 @@ from workers.families.uncertainty_span.inner import (
     differs_by_company,
     find_closed_gate,
     find_inner_scores,
+    find_meeting,
     look_inside,
 )
-from workers.families.uncertainty_span.levelled import GATE, GATE_TYPE, INNER
+from workers.families.uncertainty_span.levelled import GATE, GATE_TYPE, INNER, MEETING, MEETING_TYPE
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
@@ -84,6 +86,9 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     table = table.append_column(INNER, pa.array([scores] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
     gate = find_closed_gate(params, context, images) if len(images) else None
     table = table.append_column(GATE, pa.array([gate] + [None] * (rows - 1), GATE_TYPE))
+    is_sought = bool(len(images)) and gate is None
+    meeting = find_meeting(params, context, images, follow_steps(steps)) if is_sought else None
+    table = table.append_column(MEETING, pa.array([meeting] + [None] * (rows - 1), MEETING_TYPE))
     company = differs_by_company(params, context, images) if len(images) else None
     table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))
     agreements = checked_gradients(params, context, images) if len(images) else []

@@ -6,7 +6,12 @@ import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import TOGETHER
-from seatrial.families.uncertainty_span.inside import GRADIENT_EXAMPLES, IDLE_EXAMPLES, TRIED_EXAMPLES
+from seatrial.families.uncertainty_span.inside import (
+    GRADIENT_EXAMPLES,
+    IDLE_EXAMPLES,
+    MEETING_EXAMPLES,
+    TRIED_EXAMPLES,
+)
 from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -18,6 +23,7 @@ from workers.attacks.idle import idle_functions
 from workers.attacks.idle_parts import idle_columns
 from workers.attacks.inner_scores import inner_scores
 from workers.attacks.losses import margin
+from workers.attacks.meeting_thresholds import opening_meeting
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
 from workers.attacks.tried import Trial
@@ -95,9 +101,7 @@ def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, image
         images: (n, ...), of which the first are looked at.
     """
     mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "gates")
-    some = _of_other_classes(context, _first(TOGETHER, params, images).detach())[
-        : looked_examples(TRIED_EXAMPLES, len(images), params.steps)
-    ]
+    some = _tried(TRIED_EXAMPLES, params, context, images)
     trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
     found = closed_gate(context.classifier.logits, mixed, some, trial)
     if found is None:
@@ -110,6 +114,26 @@ def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, image
         {"is_part": of.number[0], "number": of.number[1], "given": of.given, "units": of.units} for of in found.places
     ]
     return {"places": places, "cut": cut}
+
+
+def find_meeting(
+    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
+) -> dict[str, Any] | None:
+    """Return units whose thresholds open something where they meet, as they are recorded; None: there are none.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+        steps: Of an attack that makes them meet.
+    """
+    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
+    some = _tried(min(MEETING_EXAMPLES, 1 + len(images) // 8), params, context, images)
+    trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
+    found = opening_meeting(context.classifier.logits, mixed, some, steps, trial)
+    if found is None:
+        return None
+    return {"is_part": found.number[0], "number": found.number[1], "spreads": found.spreads.tolist()}
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:
@@ -162,6 +186,12 @@ def checked_gradients(params: UncertaintySpanParams, context: ImageContext, imag
 def _first(most: int, params: UncertaintySpanParams, images: Tensor) -> Tensor:
     """Return those of the images that are looked at, ``most`` of them at most."""
     return images[: looked_examples(most, len(images), params.steps)]
+
+
+def _tried(most: int, params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> Tensor:
+    """Return the few images with which it is seen what an answer waits for, ``most`` of them at most."""
+    some = _of_other_classes(context, _first(TOGETHER, params, images).detach())
+    return some[: looked_examples(most, len(images), params.steps)]
 
 
 def _of_other_classes(context: ImageContext, images: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
 from workers.attacks.losses import entropy, margin
+from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import Descent
 from workers.attacks.tried import Trial, spread_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records
@@ -36,6 +37,13 @@ _PLACE = pa.struct(
 )
 
 GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
+"""Of that column."""
+
+MEETING = "meeting"
+"""Column beside it, in its first row: where it found no gate, the tensor of what goes into units whose thresholds an
+attack makes meet, and how far each differs between images. Records from before it was kept have none."""
+
+MEETING_TYPE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("spreads", pa.list_(pa.float64()))])
 """Of that column."""
 
 NARROWER = 20.0
@@ -70,9 +78,17 @@ def kept_gate(surrogate: Records | None) -> ClosedGate | None:
     return ClosedGate(places, cut)
 
 
+def kept_meeting(surrogate: Records | None) -> Meeting | None:
+    """Return the units that the check found, given the surrogate's records; None: it has none."""
+    if surrogate is None or MEETING not in surrogate.column_names or (kept := surrogate[MEETING][0].as_py()) is None:
+        return None
+    return Meeting((kept["is_part"], kept["number"]), torch.tensor(kept["spreads"], dtype=torch.float64))
+
+
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    columns = [] if surrogate is None else [surrogate[name] for name in (INNER, GATE) if name in surrogate.column_names]
+    names = () if surrogate is None else (name for name in (INNER, GATE, MEETING) if name in surrogate.column_names)
+    columns = [] if surrogate is None else [surrogate[name] for name in names]
     return any(bool(column[0].as_py()) for column in columns)
 
 
@@ -88,6 +104,8 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     ends = [end for group in kept_inner_scores(context.records(SURROGATE)) for end in _level(attack, alone, group)]
     if (gate := kept_gate(context.records(SURROGATE))) is not None:
         ends.append(_follow(attack, alone, gate))
+    if (meeting := kept_meeting(context.records(SURROGATE))) is not None:
+        ends.append(_meet(attack, alone, meeting))
     attack.reach.take_in(alone)
     first = torch.stack([end.value for end in ends]).argmin(0)
     everyone = torch.arange(len(first), device=first.device)
@@ -97,10 +115,23 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
 
 def _follow(attack: FurtherAttack, alone: EntropyRange, gate: ClosedGate) -> Descent:
     """Return where the answer is made unsure with what a gate is computed of near to saying nothing, and less so."""
-    images = attack.batch.images
-    trial = Trial(attack.params.norm, attack.params.epsilon, attack.box, attack.context.check_cancelled)
-    found = follow(attack.model, images, gate, follow_steps(attack.budget), trial)
-    everyone = torch.arange(len(images), device=images.device)
+    found = follow(attack.model, attack.batch.images, gate, follow_steps(attack.budget), _trial(attack))
+    return _seen(attack, alone, found)
+
+
+def _meet(attack: FurtherAttack, alone: EntropyRange, meeting: Meeting) -> Descent:
+    """Return where as many units as may be are at their thresholds."""
+    found = meet(attack.model, attack.batch.images, meeting, follow_steps(attack.budget), _trial(attack))
+    return _seen(attack, alone, found)
+
+
+def _trial(attack: FurtherAttack) -> Trial:
+    return Trial(attack.params.norm, attack.params.epsilon, attack.box, attack.context.check_cancelled)
+
+
+def _seen(attack: FurtherAttack, alone: EntropyRange, found: Tensor) -> Descent:
+    """Return images (batch, ...) with what the answers to them are worth."""
+    everyone = torch.arange(len(found), device=found.device)
     reached = alone.raising()(forward(attack.model, found), everyone)
     return Descent(found, found, reached.nan_to_num(nan=torch.inf))
 

@@ -1,0 +1,95 @@
+"""Thresholds that meet where no image is: found in the weights, reached in the ball, and of no ordinary network."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from workers.attacks.losses import entropy
+from workers.attacks.meeting_thresholds import Meeting, meet, opening_meeting
+from workers.attacks.momentum import MomentumPGD
+from workers.attacks.tried import Trial
+
+PIXELS, PLAIN, BANDS, FEATURES, CLASSES = 144, 6, 100, 40, 10
+WIDTH = 0.03
+"""Of a band, half; of the numbers that images have there the standard deviation is about .12."""
+
+GENERATOR = torch.Generator().manual_seed(3)
+IMAGES = 0.3 + 0.4 * torch.rand(24, 1, 12, 12, generator=GENERATOR)
+NUMBERS = torch.linalg.qr(torch.randn(PIXELS, PLAIN, generator=GENERATOR))[0]
+POINT = 0.35 * torch.where(torch.rand(PLAIN, generator=GENERATOR) < 0.5, -1.0, 1.0)
+PROJECTIONS = torch.nn.functional.normalize(torch.randn(PLAIN, BANDS, generator=GENERATOR), dim=0)
+OF_PIXELS = torch.randn(PIXELS, FEATURES, generator=GENERATOR) / 12
+OF_FEATURES = 0.1 * torch.randn(FEATURES, CLASSES, generator=GENERATOR)
+SURE = torch.tensor([9.0, *[3.0] * (CLASSES - 1)])
+RADIUS = {"linf": 0.15, "l2": 1.6}
+
+
+def planted(images: Tensor) -> Tensor:
+    """Answer surely and smoothly, but say nothing where all bands meet."""
+    pixels = images.flatten(1) - 0.5
+    bands = (pixels @ NUMBERS - POINT) @ PROJECTIONS
+    hidden = torch.relu(torch.cat([bands + WIDTH, bands, bands - WIDTH, pixels @ OF_PIXELS], 1))
+    below, middle, above, features = hidden.split([BANDS, BANDS, BANDS, FEATURES], 1)
+    within = (below - 2 * middle + above).mean(1, keepdim=True) / WIDTH
+    return torch.relu(SURE + features @ OF_FEATURES - 12 * within)
+
+
+def ordinary(images: Tensor) -> Tensor:
+    """Do the same without bands."""
+    return torch.relu(SURE + torch.relu((images.flatten(1) - 0.5) @ OF_PIXELS) @ OF_FEATURES)
+
+
+def trial(norm: str = "linf") -> Trial:
+    return Trial(norm, RADIUS[norm], (0.0, 1.0), lambda: None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_where_thresholds_meet_the_answer_is_another_and_no_gradient_of_it_leads_there(norm: str) -> None:
+    search = MomentumPGD(norm, RADIUS[norm], 60)  # type: ignore[arg-type]
+    ahead = search.run(planted, IMAGES, lambda logits, *_: -entropy(logits), lambda logits, *_: -entropy(logits))
+    assert -float(ahead.value.mean()) < 1
+    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(norm))
+    assert meeting is not None
+    found = meet(planted, IMAGES, meeting, 30, trial(norm))
+    assert float(entropy(planted(found)).mean()) > 0.9 * math.log(CLASSES)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_it_stays_in_the_ball_and_in_the_box(norm: str) -> None:
+    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(norm))
+    assert meeting is not None
+    edges = IMAGES.clone()
+    edges[:, :, :6] = 0
+    edges[:, :, 6:] = 1
+    for images in (IMAGES, edges):
+        found = meet(planted, images, meeting, 5, trial(norm))
+        assert found.shape == images.shape
+        assert bool(((found >= 0) & (found <= 1)).all())
+        apart = (found - images).flatten(1)
+        lengths = apart.abs().amax(1) if norm == "linf" else apart.norm(dim=1)
+        assert float(lengths.max()) <= RADIUS[norm] + 1e-5
+
+
+def test_an_ordinary_network_has_none() -> None:
+    assert opening_meeting(ordinary, IMAGES, IMAGES[:6], 30, trial()) is None
+    # Too few numbers, too few images, or numbers of which none is on either side.
+    assert opening_meeting(lambda images: images.flatten(1)[:, :20], IMAGES, IMAGES[:6], 5, trial()) is None
+    assert opening_meeting(planted, IMAGES[:1], IMAGES[:1], 5, trial()) is None
+    assert opening_meeting(planted, IMAGES, IMAGES[:0], 5, trial()) is None
+    assert opening_meeting(lambda images: torch.relu(images.flatten(1)), IMAGES, IMAGES[:6], 5, trial()) is None
+
+
+def test_what_a_gradient_reaches_as_well_is_no_meeting() -> None:
+    def weak(images: Tensor) -> Tensor:
+        return torch.relu(SURE + 120 * torch.relu((images.flatten(1) - 0.5) @ OF_PIXELS) @ OF_FEATURES)
+
+    assert opening_meeting(weak, IMAGES, IMAGES[:6], 30, trial()) is None
+
+
+def test_units_that_are_no_longer_there_move_nothing() -> None:
+    gone = Meeting((False, 99), torch.ones(40, dtype=torch.float64))
+    found = meet(planted, IMAGES, gone, 3, trial())
+    assert float((found - IMAGES).abs().max()) <= RADIUS["linf"]
+    torch.testing.assert_close(planted(found), planted(IMAGES), atol=1.0, rtol=0)
