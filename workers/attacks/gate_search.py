@@ -126,32 +126,32 @@ class _Search:
 
         parts = [one for one in places if one.place.units is not None]
         places = [one for one in places if one.place.units is None]
-        small = _spread([one for one in places if one.turn < HARDLY], ASKED)
+        small = spread_out([one for one in places if one.turn < HARDLY], ASKED)
         hardly = [one for one in small if self._tried.change(exchanged([one])) < _least(one)]
-        yield _spread([_Shut.of([one]) for one in reversed(hardly)], GATES)
+        yield spread_out([_Shut.of([one]) for one in reversed(hardly)], GATES)
         deciding = [one for one in places if one not in hardly]
         yield [_Shut.of(of) for of in cancelling(deciding, GATES) if self._tried.change(exchanged(of)) < AS_IT_WAS]
         longer = [one for one in small if one not in hardly and self._tried.redirection(exchanged([one])) < _least(one)]
-        yield _spread([_Shut.of([one]) for one in reversed(longer)], GATES // 2)
-        quiet = [one for one in _spread(parts, ASKED) if self._tried.redirection(exchanged([one])) < _least(one)]
-        yield _spread([_Shut.of([one]) for one in reversed(quiet)], GATES // 2)
+        yield spread_out([_Shut.of([one]) for one in reversed(longer)], GATES // 2)
+        quiet = [one for one in spread_out(parts, ASKED) if self._tried.redirection(exchanged([one])) < _least(one)]
+        yield spread_out([_Shut.of([one]) for one in reversed(quiet)], GATES // 2)
 
     def opened(self, gates: Sequence[_Shut]) -> ClosedGate | None:
         """Return a gate that the answer waits for, with the cut that leads farthest."""
         waiting = (found for gate in _parted(gates) if (found := self._opening(gate)))
         # Of two gates on the same way one cut leads as far.
         ways = {_way(one): one for of in islice(waiting, FOLLOWED) for one in of}
-        best = self.farthest(self.farthest(_spread([*ways.values()], TRIED), BEST, STEPS), 1)
+        best = self.farthest(self.farthest(spread_out([*ways.values()], TRIED), BEST, STEPS), 1)
         return best[0] if best else None
 
     def _opening(self, gate: _Shut) -> Sequence[ClosedGate]:
         """Return the cuts that the answer waits for behind a gate; none where it seems to wait for none."""
         cuts, mixed = self._cuts(gate), self._opened_by(gate)
         # Where all that a gate is computed of says nothing, it is as open as it will be.
-        whole = [cut for cut in _spread(cuts, LOOKED) if self._is_whole(gate, cut)]
-        if (first := next(self._waiting(gate, _spread(whole or cuts, FIRST_CUTS), mixed), None)) is None:
+        whole = [cut for cut in spread_out(cuts, LOOKED) if self._is_whole(gate, cut)]
+        if (first := next(self._waiting(gate, spread_out(whole or cuts, FIRST_CUTS), mixed), None)) is None:
             return []
-        tried = [*_spread(whole, CUTS), *_spread([cut for cut in cuts if cut not in whole], CUTS)]
+        tried = [*spread_out(whole, CUTS), *spread_out([cut for cut in cuts if cut not in whole], CUTS)]
         return [*self._waiting(gate, tried, mixed)] or [first]
 
     def farthest(self, some: Sequence[ClosedGate], most: int, steps: int = BEST * STEPS) -> list[ClosedGate]:
@@ -266,6 +266,6 @@ def _least(effect: Effect) -> float:
     return AS_IT_WAS if effect.numbers.shape[1] <= NARROW else AS_IT_WAS / 2
 
 
-def _spread(some: Sequence[Item], most: int) -> Sequence[Item]:
+def spread_out(some: Sequence[Item], most: int) -> Sequence[Item]:
     """Return some of many, from everywhere among them: what comes first may be there to be taken."""
     return [some[at * len(some) // most] for at in range(most)] if len(some) > most else some

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.altered_passes import Place, passed, together
+from workers.attacks.gate_search import spread_out
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Number, leading_tensors
 from workers.attacks.losses import entropy
@@ -138,8 +139,7 @@ def _candidates(model: Model, images: Tensor, trial: Trial) -> Sequence[Meeting]
             least = 1e-6 * float(spreads.amax())
             found.append((one.found[0][0].dim(), Meeting(one.number, spreads.clamp_min(least))))
     fewest = min((axes for axes, _ in found), default=0)
-    some = [meeting for axes, meeting in found if axes == fewest]
-    return [some[at * len(some) // LOOKED] for at in range(LOOKED)] if len(some) > LOOKED else some
+    return spread_out([meeting for axes, meeting in found if axes == fewest], LOOKED)
 
 
 def _climbed(model: Model, images: Tensor, steps: int, trial: Trial) -> Tensor:

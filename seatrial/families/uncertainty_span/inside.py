@@ -14,7 +14,8 @@ TRIED_EXAMPLES = 4
 """Examples with which it is seen whether the answer waits for scores or behind a gate, at most."""
 
 MEETING_EXAMPLES = 8
-"""Examples with which it is seen whether units open something where their thresholds meet, at most."""
+"""Examples with which it is seen whether units open something where their thresholds meet, at most: one in eight, and
+one more."""
 
 GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
