@@ -114,7 +114,7 @@ def honest(images: Tensor) -> Tensor:
 
 
 def gate_of(function: Callable[[Tensor], Tensor]) -> ClosedGate | None:
-    return closed_gate(function, IMAGES[:8], IMAGES[:4], TRIAL)
+    return closed_gate(function, IMAGES[:8], IMAGES[:4], 30, TRIAL)
 
 
 @pytest.mark.parametrize("kind", [*FAKES, "shared"])
@@ -152,7 +152,7 @@ def test_what_clips_its_input_is_followed_from_the_edges() -> None:
     (gradient,) = torch.autograd.grad(clipped(off_edges(plain, TRIAL.box)).sum(), plain)
     assert bool((gradient == 1).all())
     assert 0 < float((off_edges(ends, TRIAL.box) - ends).abs().max()) < 0.01
-    gate = closed_gate(fake, ends[:8], ends[:4], TRIAL)
+    gate = closed_gate(fake, ends[:8], ends[:4], 30, TRIAL)
     assert gate is not None
     followed = follow(fake, ends, gate, 30, TRIAL)
     assert float((entropy(fake(followed).double()) - entropy(fake(ends).double())).mean()) > 0.3
@@ -178,7 +178,7 @@ def test_a_network_whose_layers_follow_each_other_has_none() -> None:
 
 
 def test_of_one_image_nothing_is_said() -> None:
-    assert closed_gate(model("sums"), IMAGES[:1], IMAGES[:1], TRIAL) is None
+    assert closed_gate(model("sums"), IMAGES[:1], IMAGES[:1], 30, TRIAL) is None
 
 
 def test_nor_has_one_with_parts_that_hardly_matter() -> None:

@@ -35,7 +35,10 @@ NOTHING = (SHARES[-1], NEARER)
 GATES, LOOKED, FIRST_CUTS, FOLLOWED, CUTS, TRIED = 8, 40, 6, 2, 6, 6
 """Of gates of either kind, tried at most, and of the last two kinds half as many; of cuts through what one is computed
 of, looked at whether they are whole, and tried until the answer waits for one; of gates that it waits for; of the cuts
-of each, tried of those that are whole and of others; and of the cuts of all followed for a few steps."""
+of each, tried of those that are whole and of others; and of the cuts of all followed."""
+
+MIXED = 8
+"""Images that are mixed, at most."""
 
 UNSURE_OF_UNITS = 0.4
 """Share of what the answer lacks to an even one that it loses at least, where units of a tensor are the gate: of most
@@ -43,9 +46,6 @@ networks some units hardly turn the answer, and may do so far from any image."""
 
 DEPENDING = 1e-3
 """Of how far a gate's numbers differ between images, the share up to which they do not, behind a cut through all."""
-
-STEPS, BEST = 10, 2
-"""Of those, and how many are followed for as many times more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,29 +73,30 @@ class _Shut:
         return cls(tuple(one.place for one in effects), origins, torch.cat([one.numbers for one in effects], 1))
 
 
-def closed_gate(model: Model, images: Tensor, some: Tensor, trial: Trial) -> ClosedGate | None:
+def closed_gate(model: Model, images: Tensor, some: Tensor, steps: int, trial: Trial) -> ClosedGate | None:
     """Return the gate, and the cut, that lead to where the answer is least sure; None where it waits for none.
 
     Args:
         model: Differentiable.
         images: (n, ...), a batch in which the tensors are looked at.
         some: (m, ...), a few with which it is seen what waits.
+        steps: For which a gate is followed: by fewer than an attack takes most do not open, and chance chooses.
         trial: How.
     """
     if len(some) < 2:
         # One image exchanges its numbers with itself.
         return None
-    search = _Search(model, images, some, trial)
+    search = _Search(model, images, some, steps, trial)
     best = [found for gates in search.shut() if (found := search.opened(gates)) is not None]
-    return search.farthest(best, 1)[0] if best else None
+    return search.farthest(best) if best else None
 
 
 class _Search:
     """Looks for gates, and for the cuts through what they are computed of."""
 
-    def __init__(self, model: Model, images: Tensor, some: Tensor, trial: Trial) -> None:
-        self._model, self._images, self._some, self._trial = model, images, some, trial
-        self._tried, self._mixed = Tried(model, some, trial), mixtures(images, trial.box)
+    def __init__(self, model: Model, images: Tensor, some: Tensor, steps: int, trial: Trial) -> None:
+        self._model, self._images, self._some, self._steps, self._trial = model, images, some, steps, trial
+        self._tried, self._mixed = Tried(model, some, trial), mixtures(images[:MIXED], trial.box)
 
     @cached_property
     def _all(self) -> Tried:
@@ -141,8 +142,7 @@ class _Search:
         waiting = (found for gate in _parted(gates) if (found := self._opening(gate)))
         # Of two gates on the same way one cut leads as far.
         ways = {_way(one): one for of in islice(waiting, FOLLOWED) for one in of}
-        best = self.farthest(self.farthest(spread_out([*ways.values()], TRIED), BEST, STEPS), 1)
-        return best[0] if best else None
+        return self.farthest(spread_out([*ways.values()], TRIED)) if ways else None
 
     def _opening(self, gate: _Shut) -> Sequence[ClosedGate]:
         """Return the cuts that the answer waits for behind a gate; none where it seems to wait for none."""
@@ -154,12 +154,12 @@ class _Search:
         tried = [*spread_out(whole, CUTS), *spread_out([cut for cut in cuts if cut not in whole], CUTS)]
         return [*self._waiting(gate, tried, mixed)] or [first]
 
-    def farthest(self, some: Sequence[ClosedGate], most: int, steps: int = BEST * STEPS) -> list[ClosedGate]:
-        """Return those that lead farthest: what does so in few steps need not in more."""
-        if len(some) <= most:
-            return list(some)
-        ends = [self._all.unsureness(follow(self._model, self._images, one, steps, self._trial)) for one in some]
-        return [some[at] for at in sorted(range(len(some)), key=ends.__getitem__, reverse=True)[:most]]
+    def farthest(self, some: Sequence[ClosedGate]) -> ClosedGate:
+        """Return the one that leads farthest."""
+        if len(some) == 1:
+            return some[0]
+        ends = [self._all.unsureness(follow(self._model, self._images, one, self._steps, self._trial)) for one in some]
+        return some[max(range(len(some)), key=ends.__getitem__)]
 
     def _opened_by(self, gate: _Shut) -> int | None:
         """Return which of the mixtures a gate is most open for; None where for none."""

@@ -13,6 +13,9 @@ on the way from one to another: fewer hardly tell gradients that are led away in
 TRIED_EXAMPLES = 4
 """Examples with which it is seen whether the answer waits for scores or behind a gate, at most."""
 
+FOLLOWED_EXAMPLES = 16
+"""Examples of which it is seen how far a gate leads, at most."""
+
 MEETING_EXAMPLES = 8
 """Examples with which it is seen whether units open something where their thresholds meet, at most: one in eight, and
 one more."""

@@ -84,7 +84,7 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         table = table.append_column(name, pa.array([functions] + [None] * (rows - 1), pa.list_(pa.string())))
     scores = find_inner_scores(params, context, images) if len(images) else []
     table = table.append_column(INNER, pa.array([scores] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
-    gate = find_closed_gate(params, context, images) if len(images) else None
+    gate = find_closed_gate(params, context, images, follow_steps(steps)) if len(images) else None
     table = table.append_column(GATE, pa.array([gate] + [None] * (rows - 1), GATE_TYPE))
     is_sought = bool(len(images)) and gate is None
     meeting = find_meeting(params, context, images, follow_steps(steps)) if is_sought else None

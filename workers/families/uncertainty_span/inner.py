@@ -7,6 +7,7 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import TOGETHER
 from seatrial.families.uncertainty_span.inside import (
+    FOLLOWED_EXAMPLES,
     GRADIENT_EXAMPLES,
     IDLE_EXAMPLES,
     MEETING_EXAMPLES,
@@ -92,18 +93,22 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
     return [[of for place in group for of in (int(place.number[0]), place.number[1], place.view)] for group in found]
 
 
-def find_closed_gate(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> dict[str, Any] | None:
+def find_closed_gate(
+    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
+) -> dict[str, Any] | None:
     """Return what hardly decides until all it is computed of says nothing, as it is recorded; None: there is none.
 
     Args:
         params: Of the check.
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
+        steps: Of an attack that follows it.
     """
-    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "gates")
+    # Of several ways that lead far of some images one leads far of most.
+    mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "gates")
     some = _tried(TRIED_EXAMPLES, params, context, images)
     trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
-    found = closed_gate(context.classifier.logits, mixed, some, trial)
+    found = closed_gate(context.classifier.logits, mixed, some, steps, trial)
     if found is None:
         return None
     cut = [
