@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from workers.attacks.altered_passes import Place, found_at, rolled, with_put
-from workers.attacks.closed_gates import ClosedGate, follow, off_edges, with_silenced
+from workers.attacks.closed_gates import OFF_EDGES, ClosedGate, follow, with_silenced
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.inner_scores import FoundScores, inner_scores
 from workers.attacks.joint_gates import cancelling, effects
 from workers.attacks.losses import entropy
+from workers.attacks.regions import off_edges
 from workers.attacks.tried import Trial
 
 IMAGES = torch.rand(24, 1, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -149,9 +150,9 @@ def test_what_clips_its_input_is_followed_from_the_edges() -> None:
     at_edges = (ends == 0) | (ends == 1)
     assert float(at_edges.double().mean()) > 0.3
     assert not gradient[at_edges].any()
-    (gradient,) = torch.autograd.grad(clipped(off_edges(plain, TRIAL.box)).sum(), plain)
+    (gradient,) = torch.autograd.grad(clipped(off_edges(plain, TRIAL.box, OFF_EDGES)).sum(), plain)
     assert bool((gradient == 1).all())
-    assert 0 < float((off_edges(ends, TRIAL.box) - ends).abs().max()) < 0.01
+    assert 0 < float((off_edges(ends, TRIAL.box, OFF_EDGES) - ends).abs().max()) < 0.01
     gate = closed_gate(fake, ends[:8], ends[:4], 30, TRIAL)
     assert gate is not None
     followed = follow(fake, ends, gate, 30, TRIAL)

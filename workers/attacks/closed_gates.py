@@ -17,7 +17,7 @@ from workers.attacks.altered_passes import Cut, Place, found_at, with_put
 from workers.attacks.gradients import Model
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
-from workers.attacks.regions import Box
+from workers.attacks.regions import off_edges
 from workers.attacks.tried import Trial
 
 NEARER = 0.1
@@ -53,10 +53,11 @@ def follow(model: Model, images: Tensor, gate: ClosedGate, steps: int, trial: Tr
         trial: Of what the attack is.
     """
     search = MomentumPGD(trial.norm, trial.epsilon, steps, step=0.25, box=trial.box)
+    least, greatest = trial.box
 
     def changed(progress: float) -> Model:
         silenced = with_silenced(model, gate, NEARER ** (1 - progress))
-        return lambda shown: silenced(off_edges(shown, trial.box))
+        return lambda shown: silenced(off_edges(shown, trial.box, OFF_EDGES * (greatest - least)))
 
     return search.run(
         model,
@@ -67,21 +68,6 @@ def follow(model: Model, images: Tensor, gate: ClosedGate, steps: int, trial: Tr
         changing=changed,
         check_cancelled=trial.check_cancelled,
     ).final
-
-
-def off_edges(images: Tensor, box: Box) -> Tensor:
-    """Return images a little off the edges of the box, with the gradients of the images.
-
-    A network that clips its input has none at the edges, where the ground of many images is.
-
-    Args:
-        images: (n, ...).
-        box: Least and greatest valid pixel.
-    """
-    least, greatest = box
-    off = OFF_EDGES * (greatest - least)
-    low, high = (torch.as_tensor(edge).to(images) for edge in (least + off, greatest - off))
-    return images + (torch.minimum(torch.maximum(images, low), high) - images).detach()
 
 
 def with_silenced(model: Model, gate: ClosedGate, share: float) -> Model:

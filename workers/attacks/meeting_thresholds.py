@@ -20,8 +20,8 @@ from workers.attacks.gradients import Model
 from workers.attacks.idle import Number, leading_tensors
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
-from workers.attacks.regions import Region, make_region, per_example
-from workers.attacks.tried import NARROW, UNSURE, Trial, Tried, spread_of
+from workers.attacks.regions import make_region, off_edges, unit_vectors
+from workers.attacks.tried import NARROW, UNSURE, Trial, Tried
 
 UNITS = (32, 16384)
 """Numbers of an image that a tensor has, at least and at most, whose units' thresholds may meet."""
@@ -76,8 +76,10 @@ def meet(model: Model, images: Tensor, meeting: Meeting, steps: int, trial: Tria
     region = make_region(trial.norm, images, trial.epsilon, trial.box)
     place, spreads = Place(meeting.number), meeting.spreads.to(images.device)
     # A step of length 1 moves every pixel by the radius, or all of them together.
-    whole = trial.epsilon * (math.sqrt(images[0].numel()) if trial.norm == "linf" else 1.0)
-    moved = _inside(images, region, trial)
+    side = math.sqrt(images[0].numel())
+    pixel = trial.epsilon if trial.norm == "linf" else trial.epsilon / side
+    whole = pixel * side
+    moved = region.step(off_edges(images.detach(), trial.box, pixel / 2), torch.zeros_like(images), 0.0)
     momentum = torch.zeros_like(moved)
     for step in range(steps):
         progress = step / max(1, steps - 1)
@@ -91,7 +93,7 @@ def meet(model: Model, images: Tensor, meeting: Meeting, steps: int, trial: Tria
             scaled = numbers.double() / (spreads * WIDE ** (1 - progress) * NEAR**progress)
             losses = torch.log1p(scaled.square()).mean(1), -entropy(logits.double())
         slopes = [torch.autograd.grad(of.sum(), followed, retain_graph=True, allow_unused=True)[0] for of in losses]
-        to_meet, to_climb = (torch.zeros_like(moved) if slope is None else _unit(slope) for slope in slopes)
+        to_meet, to_climb = (torch.zeros_like(moved) if slope is None else unit_vectors(slope) for slope in slopes)
         momentum = DECAY * momentum + (1 - DECAY) * (to_meet + CLIMBING * to_climb)
         ahead = moved - whole * FIRST ** (1 - progress) * LAST**progress * momentum
         moved = region.step(ahead, torch.zeros_like(ahead), 0.0)
@@ -112,13 +114,13 @@ def opening_meeting(model: Model, images: Tensor, some: Tensor, steps: int, tria
         return None
     tried = Tried(model, some, trial)
     ends = [meet(model, some, one, steps, trial) for one in candidates]
-    unsure = [tried.unsureness(end) for end in ends]
-    best = max(range(len(ends)), key=unsure.__getitem__)
-    if tried.beyond(ends[best], some) < UNSURE:
+    gains = [tried.gain_at(end) for end in ends]
+    best = max(range(len(ends)), key=gains.__getitem__)
+    if gains[best] < UNSURE:
         return None
     # Of most networks a short climb makes as much unsure.
-    climbs = (_climbed(model, some, length, trial) for length in (max(1, steps // 4), steps))
-    return candidates[best] if all(tried.beyond(ends[best], climbed) >= UNSURE for climbed in climbs) else None
+    climbs = (_climbed(model, some, tried.spread, length, trial) for length in (max(1, steps // 4), steps))
+    return candidates[best] if all(gains[best] - tried.gain_at(one) >= UNSURE for one in climbs) else None
 
 
 def _candidates(model: Model, images: Tensor, trial: Trial) -> Sequence[Meeting]:
@@ -132,40 +134,23 @@ def _candidates(model: Model, images: Tensor, trial: Trial) -> Sequence[Meeting]
             continue
         if not UNITS[0] <= numbers.shape[1] <= UNITS[1]:
             continue
-        numbers = numbers[: len(images)].double()
-        above, below = (float(of.double().mean()) for of in (numbers > 0, numbers < 0))
-        spreads = numbers.std(0)
-        if min(above, below) >= EITHER and bool(spreads.isfinite().all()):
+        numbers = numbers[: len(images)]
+        if min(float(of.double().mean()) for of in (numbers > 0, numbers < 0)) < EITHER:
+            continue
+        spreads = numbers.double().std(0)
+        if bool(spreads.isfinite().all()):
             least = 1e-6 * float(spreads.amax())
             found.append((one.found[0][0].dim(), Meeting(one.number, spreads.clamp_min(least))))
     fewest = min((axes for axes, _ in found), default=0)
     return spread_out([meeting for axes, meeting in found if axes == fewest], LOOKED)
 
 
-def _climbed(model: Model, images: Tensor, steps: int, trial: Trial) -> Tensor:
+def _climbed(model: Model, images: Tensor, spread: Tensor, steps: int, trial: Trial) -> Tensor:
     """Return where the gradient of the answer's entropy leads, however far a softmax is saturated."""
-    trial.check_cancelled()
-    with torch.no_grad():
-        temperatures = spread_of(model(images)).unsqueeze(1) / NARROW
+    temperatures = spread.unsqueeze(1) / NARROW
     search = MomentumPGD(trial.norm, trial.epsilon, steps, box=trial.box)
 
     def loss(logits: Tensor, indices: Tensor, progress: float = 0.0) -> Tensor:
         return -entropy(logits.double() / temperatures[indices])
 
     return search.run(model, images, loss, loss, check_cancelled=trial.check_cancelled).best
-
-
-def _inside(images: Tensor, region: Region, trial: Trial) -> Tensor:
-    """Return images half a radius off the edges of the box, where what clips them has no gradient."""
-    least, greatest = (torch.as_tensor(edge).to(images) for edge in trial.box)
-    radius = trial.epsilon / (1.0 if trial.norm == "linf" else math.sqrt(images[0].numel()))
-    off = ((greatest - least) / 4).clamp(max=radius / 2)
-    inside = torch.minimum(torch.maximum(images.detach(), least + off), greatest - off)
-    return region.step(inside, torch.zeros_like(images), 0.0)
-
-
-def _unit(gradient: Tensor) -> Tensor:
-    """Return a gradient of each image (n, ...) at length 1; of length 0 where it has none."""
-    finite = gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    lengths = finite.double().flatten(1).norm(dim=1).clamp_min(1e-300)
-    return (finite.double() / per_example(lengths, finite)).to(gradient)

@@ -73,14 +73,14 @@ class L2Region:
 
     def step(self, images: Tensor, gradient: Tensor, step_size: float) -> Tensor:
         """Take one normalised step; a gradient that is zero or not finite moves nothing."""
-        moved = images.add(_unit(gradient), alpha=-step_size)
+        moved = images.add(unit_vectors(gradient), alpha=-step_size)
         return self._project(moved)
 
     def draw(self, generators: Sequence[torch.Generator]) -> Tensor:
         """Draw uniformly from the ball (a Gaussian direction, a radius of epsilon u^(1/d)), then clamp to the box."""
         shape = self._origin.shape[1:]
         draws = [(torch.randn(shape, generator=g), torch.rand(1, generator=g)) for g in generators]
-        directions = _unit(torch.stack([direction for direction, _ in draws]))
+        directions = unit_vectors(torch.stack([direction for direction, _ in draws]))
         radii = self._epsilon * torch.stack([u for _, u in draws]).pow(1 / max(1, directions[0].numel()))
         delta = directions * per_example(radii.flatten(), directions)
         return self._project(self._origin + delta.to(self._origin))
@@ -97,7 +97,7 @@ def make_region(norm: Norm, origin: Tensor, epsilon: float, box: Box) -> Region:
     return LinfRegion(origin, epsilon, box) if norm == "linf" else L2Region(origin, epsilon, box)
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def unit_vectors(vectors: Tensor) -> Tensor:
     """Return each example's vector at length 1; zero and non-finite vectors become zero.
 
     Divided by the largest entry first: the square of a float32 gradient below 1e-23 is 0.
@@ -106,6 +106,21 @@ def _unit(vectors: Tensor) -> Tensor:
     flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(torch.finfo(flat.dtype).tiny)
     unit: Tensor = flat / flat.norm(dim=1, keepdim=True).clamp_min(1e-12)
     return unit.view_as(vectors)
+
+
+def off_edges(images: Tensor, box: Box, distance: float | Tensor) -> Tensor:
+    """Return images off the edges of the box, with the gradients of the images.
+
+    A network that clips its input has none at the edges, where the ground of many images is.
+
+    Args:
+        images: (n, ...).
+        box: Least and greatest valid pixel.
+        distance: From either that is kept; a quarter of what lies between at most.
+    """
+    least, greatest = (torch.as_tensor(edge).to(images) for edge in box)
+    off = torch.minimum(torch.as_tensor(distance).to(images), (greatest - least) / 4)
+    return images + (torch.minimum(torch.maximum(images, least + off), greatest - off) - images).detach()
 
 
 def per_example(values: Tensor, like: Tensor) -> Tensor:

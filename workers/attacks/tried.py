@@ -76,12 +76,16 @@ Changed = Callable[[float], Model]
 
 
 class Tried:
-    """A network in which something is moved to where it says nothing, to see with a few images who waits for that."""
+    """A network in which something is moved to where it says nothing, to see with a few images who waits for that.
+
+    Attributes:
+        spread: (n,) how far the scores of the answer to each image lie apart.
+    """
 
     def __init__(self, model: Model, images: Tensor, trial: Trial) -> None:
         self._model, self._images, self._trial = model, images, trial
         self._clean = self._answer(model)
-        self._spread = spread_of(self._clean).unsqueeze(1)
+        self.spread = spread_of(self._clean)
         self._half = self._gained(evened(self._clean, HALF))
         self._lacking = math.log(self._clean.shape[1]) - self._unsureness(self._clean)
 
@@ -114,8 +118,7 @@ class Tried:
 
     def gain(self, model: Model) -> float:
         """Return the share of what the answer lacks to an even one that it loses in another model."""
-        gained = self._gained(self._answer(model)) / self._lacking if self._lacking > 0 else 0.0
-        return gained if math.isfinite(gained) else 0.0
+        return self._share(self._answer(model))
 
     def change(self, model: Model) -> float:
         """Return by how much another model's answer differs, as a share of how far its logits lie apart, on average."""
@@ -136,19 +139,13 @@ class Tried:
         """
         return self._gained(self._answer(changed(HALF))) >= LIKE_ANSWER * self._half
 
-    def beyond(self, images: Tensor, others: Tensor) -> float:
-        """Return by how much less sure it is of images than of others, as a share of what it lacks to an even answer.
+    def gain_at(self, images: Tensor) -> float:
+        """Return the share of what the answer lacks to an even one that it loses at other images.
 
         Args:
             images: (n, ...), one for each of those that it is tried with.
-            others: (n, ...) likewise.
         """
-        apart = self.unsureness(images) - self.unsureness(others)
-        return apart / self._lacking if self._lacking > 0 and math.isfinite(apart) else 0.0
-
-    def unsureness(self, images: Tensor) -> float:
-        """Return the mean entropy of the answers to other images, one for each of those."""
-        return self._unsureness(self._answer(self._model, images))
+        return self._share(self._answer(self._model, images))
 
     def _answer(self, model: Model, images: Tensor | None = None) -> Tensor:
         self._trial.check_cancelled()
@@ -160,6 +157,10 @@ class Tried:
     def _turned(self, answer: Tensor) -> bool:
         return bool((answer.argmax(1) != self._clean.argmax(1)).double().mean() >= TURNED)
 
+    def _share(self, answer: Tensor) -> float:
+        gained = self._gained(answer) / self._lacking if self._lacking > 0 else 0.0
+        return gained if math.isfinite(gained) else 0.0
+
     def _gained(self, answer: Tensor) -> float:
         return self._unsureness(answer) - self._unsureness(self._clean)
 
@@ -168,4 +169,4 @@ class Tried:
 
         However far a softmax is saturated: what makes every answer a hundred times as large hides nothing.
         """
-        return float(entropy(answer * NARROW / self._spread).mean())
+        return float(entropy(answer * NARROW / self.spread.unsqueeze(1)).mean())

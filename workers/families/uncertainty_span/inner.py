@@ -81,13 +81,9 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
     """
-    model, mixed = (
-        context.classifier.logits,
-        _half_drawn(params, context, _first(IDLE_EXAMPLES, params, images), "inner scores"),
-    )
-    cancelled = context.check_cancelled
-    scores = inner_scores(model, mixed, TRIED_SCORES, batch_size=TOGETHER, check_cancelled=cancelled)
-    trial = Trial(params.norm, params.epsilon, box_of(context.classifier), cancelled)
+    model, trial = context.classifier.logits, _trial(params, context)
+    mixed = _half_drawn(params, context, _first(IDLE_EXAMPLES, params, images), "inner scores")
+    scores = inner_scores(model, mixed, TRIED_SCORES, batch_size=TOGETHER, check_cancelled=trial.check_cancelled)
     some = _first(TRIED_EXAMPLES, params, images).detach()
     found = worth_attacking(model, some, scores, INNER_SCORES, trial)
     return [[of for place in group for of in (int(place.number[0]), place.number[1], place.view)] for group in found]
@@ -107,8 +103,7 @@ def find_closed_gate(
     # Of several ways that lead far of some images one leads far of most.
     mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "gates")
     some = _tried(TRIED_EXAMPLES, params, context, images)
-    trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
-    found = closed_gate(context.classifier.logits, mixed, some, steps, trial)
+    found = closed_gate(context.classifier.logits, mixed, some, steps, _trial(params, context))
     if found is None:
         return None
     cut = [
@@ -134,8 +129,7 @@ def find_meeting(
     """
     mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
     some = _tried(min(MEETING_EXAMPLES, 1 + len(images) // 8), params, context, images)
-    trial = Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
-    found = opening_meeting(context.classifier.logits, mixed, some, steps, trial)
+    found = opening_meeting(context.classifier.logits, mixed, some, steps, _trial(params, context))
     if found is None:
         return None
     return {"is_part": found.number[0], "number": found.number[1], "spreads": found.spreads.tolist()}
@@ -186,6 +180,10 @@ def checked_gradients(params: UncertaintySpanParams, context: ImageContext, imag
     )
     agreements: list[float] = found[~found.isnan()].tolist()
     return agreements
+
+
+def _trial(params: UncertaintySpanParams, context: ImageContext) -> Trial:
+    return Trial(params.norm, params.epsilon, box_of(context.classifier), context.check_cancelled)
 
 
 def _first(most: int, params: UncertaintySpanParams, images: Tensor) -> Tensor:
