@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from workers.attacks import meeting_thresholds
+from workers.attacks.altered_passes import Place
+from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.losses import entropy
 from workers.attacks.meeting_thresholds import Meeting, meet, opening_meeting
 from workers.attacks.momentum import MomentumPGD
@@ -86,6 +89,17 @@ def test_what_a_gradient_reaches_as_well_is_no_meeting() -> None:
         return torch.relu(SURE + 120 * torch.relu((images.flatten(1) - 0.5) @ OF_PIXELS) @ OF_FEATURES)
 
     assert opening_meeting(weak, IMAGES, IMAGES[:6], 30, trial()) is None
+
+
+def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the bands are projected of: where it says nothing all of them are shut.
+    decoy = ClosedGate((Place((False, 23)),), {(False, 4): None})
+    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), decoy)
+    assert meeting is not None
+    assert meeting.number == opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial()).number  # type: ignore[union-attr]
+    ends = meet(planted, IMAGES[:6], meeting, 30, trial())
+    monkeypatch.setattr(meeting_thresholds, "follow", lambda *_: ends)
+    assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), decoy) is None
 
 
 def test_units_that_are_no_longer_there_move_nothing() -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.altered_passes import Place, passed, together
+from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.gate_search import spread_out
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Number, leading_tensors
@@ -100,7 +101,9 @@ def meet(model: Model, images: Tensor, meeting: Meeting, steps: int, trial: Tria
     return moved
 
 
-def opening_meeting(model: Model, images: Tensor, some: Tensor, steps: int, trial: Trial) -> Meeting | None:
+def opening_meeting(
+    model: Model, images: Tensor, some: Tensor, steps: int, trial: Trial, gate: ClosedGate | None = None
+) -> Meeting | None:
     """Return the units at whose meeting the answer is less sure than any climb of its entropy makes it; None: of none.
 
     Args:
@@ -109,6 +112,7 @@ def opening_meeting(model: Model, images: Tensor, some: Tensor, steps: int, tria
         some: (m, ...), a few with which they are tried.
         steps: Of either way.
         trial: How.
+        gate: Of the network, by which it is to be no less sure than so either; None: it has none.
     """
     if not len(some) or not (candidates := _candidates(model, images, trial)):
         return None
@@ -117,6 +121,8 @@ def opening_meeting(model: Model, images: Tensor, some: Tensor, steps: int, tria
     gains = [tried.gain_at(end) for end in ends]
     best = max(range(len(ends)), key=gains.__getitem__)
     if gains[best] < UNSURE:
+        return None
+    if gate is not None and tried.gain_at(follow(model, some, gate, steps, trial)) >= gains[best]:
         return None
     # Of most networks a short climb makes as much unsure.
     climbs = (_climbed(model, some, tried.spread, length, trial) for length in (max(1, steps // 4), steps))

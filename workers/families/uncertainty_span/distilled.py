@@ -21,9 +21,8 @@ from workers.families.uncertainty_span.inner import (
     SWINGING,
     checked_gradients,
     differs_by_company,
-    find_closed_gate,
     find_inner_scores,
-    find_meeting,
+    find_opening,
     look_inside,
 )
 from workers.families.uncertainty_span.levelled import GATE, GATE_TYPE, INNER, MEETING, MEETING_TYPE
@@ -84,10 +83,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         table = table.append_column(name, pa.array([functions] + [None] * (rows - 1), pa.list_(pa.string())))
     scores = find_inner_scores(params, context, images) if len(images) else []
     table = table.append_column(INNER, pa.array([scores] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
-    gate = find_closed_gate(params, context, images, follow_steps(steps)) if len(images) else None
+    gate, meeting = find_opening(params, context, images, follow_steps(steps)) if len(images) else (None, None)
     table = table.append_column(GATE, pa.array([gate] + [None] * (rows - 1), GATE_TYPE))
-    is_sought = bool(len(images)) and gate is None
-    meeting = find_meeting(params, context, images, follow_steps(steps)) if is_sought else None
     table = table.append_column(MEETING, pa.array([meeting] + [None] * (rows - 1), MEETING_TYPE))
     company = differs_by_company(params, context, images) if len(images) else None
     table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))

@@ -16,6 +16,7 @@ from seatrial.families.uncertainty_span.inside import (
 from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.evened_scores import worth_attacking
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
@@ -24,7 +25,7 @@ from workers.attacks.idle import idle_functions
 from workers.attacks.idle_parts import idle_columns
 from workers.attacks.inner_scores import inner_scores
 from workers.attacks.losses import margin
-from workers.attacks.meeting_thresholds import opening_meeting
+from workers.attacks.meeting_thresholds import Meeting, opening_meeting
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
 from workers.attacks.tried import Trial
@@ -89,50 +90,43 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
     return [[of for place in group for of in (int(place.number[0]), place.number[1], place.view)] for group in found]
 
 
-def find_closed_gate(
+def find_opening(
     params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> dict[str, Any] | None:
-    """Return what hardly decides until all it is computed of says nothing, as it is recorded; None: there is none.
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return a gate, or units whose thresholds meet, whichever opens more, as each is recorded; None: not that one.
 
     Args:
         params: Of the check.
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
-        steps: Of an attack that follows it.
+        steps: Of an attack that follows the one, or makes the others meet.
     """
+    model, trial = context.classifier.logits, _trial(params, context)
     # Of several ways that lead far of some images one leads far of most.
     mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "gates")
-    some = _tried(TRIED_EXAMPLES, params, context, images)
-    found = closed_gate(context.classifier.logits, mixed, some, steps, _trial(params, context))
-    if found is None:
-        return None
+    gate = closed_gate(model, mixed, _tried(TRIED_EXAMPLES, params, context, images), steps, trial)
+    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
+    some = _tried(min(MEETING_EXAMPLES, 1 + len(images) // 8), params, context, images)
+    # A gate that opens little may stand beside units whose thresholds meet.
+    meeting = opening_meeting(model, mixed, some, steps, trial, gate)
+    return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
+
+
+def _gate_row(gate: ClosedGate) -> dict[str, Any]:
     cut = [
         {"is_part": is_part, "number": number, "silent": None if silent is None else silent.double().tolist()}
-        for (is_part, number), silent in found.cut.items()
+        for (is_part, number), silent in gate.cut.items()
     ]
     places = [
-        {"is_part": of.number[0], "number": of.number[1], "given": of.given, "units": of.units} for of in found.places
+        {"is_part": of.number[0], "number": of.number[1], "given": of.given, "units": of.units} for of in gate.places
     ]
     return {"places": places, "cut": cut}
 
 
-def find_meeting(
-    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> dict[str, Any] | None:
-    """Return units whose thresholds open something where they meet, as they are recorded; None: there are none.
-
-    Args:
-        params: Of the check.
-        context: Of the shard.
-        images: (n, ...), of which the first are looked at.
-        steps: Of an attack that makes them meet.
-    """
-    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
-    some = _tried(min(MEETING_EXAMPLES, 1 + len(images) // 8), params, context, images)
-    found = opening_meeting(context.classifier.logits, mixed, some, steps, _trial(params, context))
-    if found is None:
+def _meeting_row(meeting: Meeting | None) -> dict[str, Any] | None:
+    if meeting is None:
         return None
-    return {"is_part": found.number[0], "number": found.number[1], "spreads": found.spreads.tolist()}
+    return {"is_part": meeting.number[0], "number": meeting.number[1], "spreads": meeting.spreads.tolist()}
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:

@@ -40,8 +40,8 @@ GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
 """Of that column."""
 
 MEETING = "meeting"
-"""Column beside it, in its first row: where it found no gate, the tensor of what goes into units whose thresholds an
-attack makes meet, and how far each differs between images. Records from before it was kept have none."""
+"""Column beside it, in its first row: the tensor of what goes into units whose thresholds an attack makes meet, and how
+far each differs between images. Records from before it was kept have none."""
 
 MEETING_TYPE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("spreads", pa.list_(pa.float64()))])
 """Of that column."""
