@@ -1,6 +1,8 @@
 """Thresholds that meet where no image is: found in the weights, reached in the ball, and of no ordinary network."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor
 from workers.attacks import meeting_thresholds
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate
+from workers.attacks.kinks import Kink
 from workers.attacks.losses import entropy
 from workers.attacks.meeting_thresholds import Meeting, meet, opening_meeting
 from workers.attacks.momentum import MomentumPGD
@@ -75,9 +78,89 @@ def test_it_stays_in_the_ball_and_in_the_box(norm: str) -> None:
         assert float(lengths.max()) <= RADIUS[norm] + 1e-5
 
 
+ELSEWHERE = torch.nn.functional.normalize(torch.randn(3, PLAIN, BANDS, generator=GENERATOR), dim=1)
+SIDE = 3 * torch.randn(BANDS, generator=GENERATOR)
+"""What else goes into a unit, so that its kink is not at 0."""
+
+
+def capped(bands: Tensor) -> Tensor:
+    """Be bent at the upper end of each unit."""
+    return torch.nn.functional.relu6(6 + bands) - 6
+
+
+def largest(bands: Tensor) -> Tensor:
+    """Be the larger of two numbers, neither of which is near 0."""
+    return torch.stack([bands + SIDE, SIDE.expand_as(bands)], 1).amax(1) - SIDE
+
+
+def clipped(bands: Tensor) -> Tensor:
+    """Be cut off at a threshold of each unit's own."""
+    return torch.clamp(bands + SIDE, min=SIDE) - SIDE
+
+
+def behind(shaped: Callable[[Tensor], Tensor], images: Tensor, sign: int = 1) -> Tensor:
+    """Answer as :func:`planted` does, by units of another kind."""
+    pixels = images.flatten(1) - 0.5
+    within = hats(shaped, (pixels @ NUMBERS - POINT) @ PROJECTIONS).mean(1, keepdim=True)
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * sign * within)
+
+
+def hats(shaped: Callable[[Tensor], Tensor], bands: Tensor) -> Tensor:
+    """Return 1 in the middle of each band and 0 beside it."""
+    return (shaped(bands + WIDTH) - 2 * shaped(bands) + shaped(bands - WIDTH)) / WIDTH
+
+
+def compared(images: Tensor) -> Tensor:
+    """Have a softmax over three scores for each band, of which the middle one is largest within it."""
+    pixels = images.flatten(1) - 0.5
+    steep = (pixels @ NUMBERS - POINT) @ PROJECTIONS * (4 / WIDTH)
+    beside = SIDE * 4 / WIDTH
+    weights = torch.stack([beside - steep, (beside + 4).expand_as(steep), beside + steep], 1).softmax(1)[:, 1]
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * weights.mean(1, keepdim=True))
+
+
+def crowded(images: Tensor) -> Tensor:
+    """Have three times as many bands meet elsewhere, to no effect."""
+    pixels = images.flatten(1) - 0.5
+    plain = pixels @ NUMBERS
+    bands = torch.cat([(plain - POINT) @ PROJECTIONS, *((plain + POINT) @ turned for turned in ELSEWHERE)], 1)
+    within = hats(torch.relu, bands)
+    shares = torch.tensor([1.0, 1e-4, 1e-4, 1e-4]).repeat_interleave(BANDS) / BANDS
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * (within @ shares)[:, None])
+
+
+def parted(images: Tensor) -> Tensor:
+    """Have the bands in many small tensors."""
+    pixels = images.flatten(1) - 0.5
+    parts = ((pixels @ NUMBERS - POINT) @ PROJECTIONS).tensor_split(20, 1)
+    within = torch.cat([hats(torch.relu, part) for part in parts], 1).mean(1, keepdim=True)
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        partial(behind, capped, sign=-1),
+        partial(behind, largest),
+        partial(behind, clipped),
+        compared,
+        crowded,
+        parted,
+    ],
+)
+def test_wherever_units_bend_and_however_many_meet_elsewhere(model: Callable[[Tensor], Tensor]) -> None:
+    search = MomentumPGD("linf", RADIUS["linf"], 60)
+    ahead = search.run(model, IMAGES, lambda logits, *_: -entropy(logits), lambda logits, *_: -entropy(logits))
+    assert -float(ahead.value.mean()) < 1
+    meeting = opening_meeting(model, IMAGES, IMAGES[:6], 30, trial())
+    assert meeting is not None
+    found = meet(model, IMAGES, meeting, 30, trial())
+    assert float(entropy(model(found)).mean()) > 0.7 * math.log(CLASSES)
+
+
 def test_an_ordinary_network_has_none() -> None:
     assert opening_meeting(ordinary, IMAGES, IMAGES[:6], 30, trial()) is None
-    # Too few numbers, too few images, or numbers of which none is on either side.
+    # No kinks, too few images, or kinks of pixels alone.
     assert opening_meeting(lambda images: images.flatten(1)[:, :20], IMAGES, IMAGES[:6], 5, trial()) is None
     assert opening_meeting(planted, IMAGES[:1], IMAGES[:1], 5, trial()) is None
     assert opening_meeting(planted, IMAGES, IMAGES[:0], 5, trial()) is None
@@ -96,14 +179,16 @@ def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.Mon
     decoy = ClosedGate((Place((False, 23)),), {(False, 4): None})
     meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), decoy)
     assert meeting is not None
-    assert meeting.number == opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial()).number  # type: ignore[union-attr]
+    plain = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial())
+    assert plain is not None
+    assert [*meeting.spreads] == [*plain.spreads]
     ends = meet(planted, IMAGES[:6], meeting, 30, trial())
     monkeypatch.setattr(meeting_thresholds, "follow", lambda *_: ends)
     assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), decoy) is None
 
 
 def test_units_that_are_no_longer_there_move_nothing() -> None:
-    gone = Meeting((False, 99), torch.ones(40, dtype=torch.float64))
+    gone = Meeting({Kink((False, 99)): torch.ones(40, dtype=torch.float64)})
     found = meet(planted, IMAGES, gone, 3, trial())
     assert float((found - IMAGES).abs().max()) <= RADIUS["linf"]
     torch.testing.assert_close(planted(found), planted(IMAGES), atol=1.0, rtol=0)

@@ -17,8 +17,8 @@ FOLLOWED_EXAMPLES = 16
 """Examples of which it is seen how far a gate leads, at most."""
 
 MEETING_EXAMPLES = 8
-"""Examples with which it is seen whether units open something where their thresholds meet, at most: one in eight, and
-one more."""
+"""Examples with which it is seen whether units open something where their thresholds meet, at most, and one in
+eight."""
 
 GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers

@@ -92,7 +92,7 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
 
 def find_opening(
     params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]] | None]:
     """Return a gate, or units whose thresholds meet, whichever opens more, as each is recorded; None: not that one.
 
     Args:
@@ -105,10 +105,11 @@ def find_opening(
     # Of several ways that lead far of some images one leads far of most.
     mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "gates")
     gate = closed_gate(model, mixed, _tried(TRIED_EXAMPLES, params, context, images), steps, trial)
-    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
-    some = _tried(min(MEETING_EXAMPLES, 1 + len(images) // 8), params, context, images)
-    # A gate that opens little may stand beside units whose thresholds meet.
-    meeting = opening_meeting(model, mixed, some, steps, trial, gate)
+    meeting = None
+    if few := min(MEETING_EXAMPLES, len(images) // 8):
+        mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
+        # A gate that opens little may stand beside units whose thresholds meet.
+        meeting = opening_meeting(model, mixed, _tried(few, params, context, images), steps, trial, gate)
     return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
 
 
@@ -123,10 +124,13 @@ def _gate_row(gate: ClosedGate) -> dict[str, Any]:
     return {"places": places, "cut": cut}
 
 
-def _meeting_row(meeting: Meeting | None) -> dict[str, Any] | None:
+def _meeting_row(meeting: Meeting | None) -> list[dict[str, Any]] | None:
     if meeting is None:
         return None
-    return {"is_part": meeting.number[0], "number": meeting.number[1], "spreads": meeting.spreads.tolist()}
+    return [
+        {"is_part": kink.number[0], "number": kink.number[1], "which": kink.which, "spreads": spreads.tolist()}
+        for kink, spreads in meeting.spreads.items()
+    ]
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:

@@ -12,6 +12,7 @@ from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
+from workers.attacks.kinks import Kink
 from workers.attacks.losses import entropy, margin
 from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import Descent
@@ -39,11 +40,16 @@ _PLACE = pa.struct(
 GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
 """Of that column."""
 
-MEETING = "meeting"
-"""Column beside it, in its first row: the tensor of what goes into units whose thresholds an attack makes meet, and how
-far each differs between images. Records from before it was kept have none."""
+MEETING = "meetings"
+"""Column beside it, in its first row: each of the kinks whose thresholds an attack makes meet, by the number of its
+call likewise and which of several of that it is, and how far its numbers differ between images, infinitely those that
+are left out. Records from before it was kept have none."""
 
-MEETING_TYPE = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("spreads", pa.list_(pa.float64()))])
+_KINK = pa.struct(
+    [("is_part", pa.bool_()), ("number", pa.int64()), ("which", pa.int64()), ("spreads", pa.list_(pa.float64()))]
+)
+
+MEETING_TYPE = pa.list_(_KINK)
 """Of that column."""
 
 NARROWER = 20.0
@@ -82,7 +88,12 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
     """Return the units that the check found, given the surrogate's records; None: it has none."""
     if surrogate is None or MEETING not in surrogate.column_names or (kept := surrogate[MEETING][0].as_py()) is None:
         return None
-    return Meeting((kept["is_part"], kept["number"]), torch.tensor(kept["spreads"], dtype=torch.float64))
+    return Meeting(
+        {
+            Kink((of["is_part"], of["number"]), of["which"]): torch.tensor(of["spreads"], dtype=torch.float64)
+            for of in kept
+        }
+    )
 
 
 def is_levelled(surrogate: Records | None) -> bool:

@@ -1,0 +1,171 @@
+"""The kinks of a network: where its functions bend, and what is 0 there of every call of one.
+
+Rectifiers bend at 0, some of them again further on, and what clips does where it is told; the larger of two numbers
+bends where they are equal, and so does the largest of a group where it has a rival.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from workers.attacks.altered_passes import Calls, numbers_of
+from workers.attacks.gradients import Model
+from workers.attacks.idle import Number
+from workers.attacks.switching import CLIPPING, COMPARISONS, EQUALITIES, RECTIFIERS, function_name, switching
+
+ENDS = {"relu6": (0.0, 6.0), "hardsigmoid": (-3.0, 3.0), "hardswish": (-3.0, 3.0)}
+"""Rectifiers that bend elsewhere too."""
+
+BETWEEN = {"hardtanh": (-1.0, 1.0)}
+"""Those that are told where they do, and where if they are not."""
+
+BESIDE = {"hardshrink": 0.5, "softshrink": 0.5}
+"""Those that bend as far below 0 as above, as far as they are told, and how far if they are not."""
+
+GROUPS = {
+    **dict.fromkeys(("amax", "amin", "max", "min", "argmax", "argmin", "softmax", "log_softmax", "safe_softmax"), 1),
+    **dict.fromkeys(("logsumexp", "cummax", "sort", "argsort", "median"), 1),
+    "topk": 2,
+}
+"""Functions of groups of numbers of which one is the largest, and which of their arguments is the axis of a group."""
+
+LEAST = frozenset({"amin", "min", "argmin"})
+"""Those of the least."""
+
+
+@dataclass(frozen=True)
+class Kink:
+    """Where the calls of a function bend.
+
+    Attributes:
+        number: Of the call.
+        which: Of several places where it does.
+    """
+
+    number: Number
+    which: int = 0
+
+
+class _Kinks(Calls):
+    """Keeps what is 0 where functions bend; gradients lead on.
+
+    Attributes:
+        found: It, by kink: the numbers of each image in one pass after the other of a program.
+        results: What the call of each returned that has a gradient.
+    """
+
+    def __init__(self, rows: int, asked: Collection[Kink] | None, most: int) -> None:
+        super().__init__(rows)
+        self._asked, self._most = None if asked is None else {one.number for one in asked}, most
+        self.found = defaultdict[Kink, list[Tensor]](list)
+        self.results = defaultdict[Kink, list[Tensor]](list)
+        self._called: list[Kink] = []
+
+    def given(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Return what a function is given, as it is."""
+        number, rows = self.numbered_call()
+        self._called = []
+        if self._asked is not None and number not in self._asked:
+            return args, kwargs
+        for which, values in enumerate(bends(function_name(function), args, kwargs)):
+            if values.requires_grad and (numbers := numbers_of(values, rows)) is not None:
+                # A copy, as it may be written into.
+                self.found[kink := Kink(number, which)].append(_some(numbers, self._most).clone())
+                self._called.append(kink)
+        return args, kwargs
+
+    def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
+        """Return what was found."""
+        for kink in self._called:
+            tensors = (leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor))
+            self.results[kink] += [tensor for tensor in tensors if tensor.requires_grad]
+        return found
+
+
+def kinks_of(
+    model: Model, images: Tensor, most: int, asked: Collection[Kink] | None = None
+) -> tuple[Tensor, Mapping[Kink, Tensor]]:
+    """Return the logits of images, and what is 0 where functions bend, by kink: (n, numbers), with gradients.
+
+    Args:
+        model: Differentiable.
+        images: (n, ...).
+        most: Numbers of an image, of more of which some from everywhere among them are looked at.
+        asked: Kinks that are looked at; None: all that lead to the logits.
+    """
+    followed = images if images.requires_grad else images.detach().requires_grad_(True)
+    with torch.enable_grad(), _Kinks(len(images), asked, most) as watch:
+        logits = model(followed)
+        found = {kink: torch.cat(parts)[: len(images)] for kink, parts in watch.found.items() if _alike(parts)}
+    kept = {kink: of for kink, of in found.items() if len(of) == len(images)}
+    if asked is not None:
+        return logits, {kink: of for kink, of in kept.items() if kink in asked}
+    if not any(watch.results[kink] for kink in kept) or not logits.requires_grad:
+        return logits, kept
+    results = [(kink, result) for kink in kept for result in watch.results[kink]]
+    slopes = torch.autograd.grad(logits.sum(), [of for _, of in results], retain_graph=True, allow_unused=True)
+    leading = {kink for (kink, _), slope in zip(results, slopes, strict=True) if slope is not None}
+    # What a comparison returns has no gradient: who looks at it is not known.
+    return logits, {kink: of for kink, of in kept.items() if kink in leading or not watch.results[kink]}
+
+
+def _some(numbers: Tensor, most: int) -> Tensor:
+    """Return every so many of the numbers of each image (n, numbers), ``most`` at most."""
+    return numbers[:, :: -(-numbers.shape[1] // most)] if numbers.shape[1] > most else numbers
+
+
+def _alike(parts: Sequence[Tensor]) -> bool:
+    return len({part.shape[1] for part in parts}) == 1
+
+
+def bends(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Yield what is 0 where a call bends: one tensor for each place where it does.
+
+    Args:
+        name: Of the function, without underscores around it.
+        args: It is called with.
+        kwargs: The same by name.
+    """
+    given = args[0] if args else kwargs.get("input")
+    if not isinstance(given, Tensor) or not given.is_floating_point():
+        return
+    told = [one for one in (*args[1:], *kwargs.values()) if isinstance(one, int | float) and not isinstance(one, bool)]
+    if name in ENDS:
+        yield from (given - end for end in ENDS[name])
+    elif name in BETWEEN:
+        yield from (given - end for end in (told[:2] if len(told) > 1 else BETWEEN[name]))
+    elif name in BESIDE:
+        yield from (given - side * (told[0] if told else BESIDE[name]) for side in (-1, 1))
+    elif name == "threshold" and told:
+        yield given - told[0]
+    elif name in EQUALITIES:
+        yield from (-one for one in switching(name, args, kwargs))
+    elif name in RECTIFIERS | COMPARISONS | CLIPPING or (name in GROUPS and _is_of_two(args, kwargs)):
+        yield from switching(name, args, kwargs)
+    elif name in GROUPS and given.dim() > 1:
+        yield from _led(name, given, args, kwargs)
+
+
+def _is_of_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call is of two tensors."""
+    return isinstance(args[1] if len(args) > 1 else kwargs.get("other"), Tensor)
+
+
+def _led(name: str, given: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Yield by how much the first of each group leads the second."""
+    at = GROUPS[name]
+    along = kwargs.get("dim", args[at] if len(args) > at else -1)
+    axis = along[0] if isinstance(along, list | tuple) and len(along) == 1 else along
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -given.dim() <= axis < given.dim():
+        return
+    if given.shape[axis] < 2:
+        return
+    first, second = torch.unbind((-given if name in LEAST else given).topk(2, dim=axis).values, axis)
+    yield first - second
