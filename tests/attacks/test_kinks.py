@@ -68,7 +68,7 @@ def network(images: Tensor) -> Tensor:
     hidden = images @ WEIGHTS
     torch.sigmoid(hidden)
     hidden = hidden.relu_()
-    return hidden[:, :30].reshape(-1, 3, 10).amax(1)
+    return hidden[:, :30].reshape(-1, 3, 10).amax(1).tanh()
 
 
 def test_they_are_those_that_lead_to_the_answer_as_they_were_before_the_call() -> None:

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.attacks import meeting_thresholds
+from workers.attacks import meeting_search
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.kinks import Kink
 from workers.attacks.losses import entropy
-from workers.attacks.meeting_thresholds import Meeting, meet, opening_meeting
+from workers.attacks.meeting_search import opening_meeting
+from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.tried import Trial
 
@@ -158,6 +159,35 @@ def test_wherever_units_bend_and_however_many_meet_elsewhere(model: Callable[[Te
     assert float(entropy(model(found)).mean()) > 0.7 * math.log(CLASSES)
 
 
+def stiff(images: Tensor) -> Tensor:
+    """Project half of the numbers with a twentieth of the weight, and have narrow bands."""
+    pixels = images.flatten(1) - 0.5
+    uneven = torch.nn.functional.normalize(PROJECTIONS * torch.tensor([[1.0], [0.05]]).repeat_interleave(3, 0), dim=0)
+    hidden = torch.cat([(pixels @ NUMBERS - POINT) @ uneven + at for at in (5e-4, 0.0, -5e-4)], 1).relu()
+    above, middle, below = hidden.split(BANDS, 1)
+    within = (above - 2 * middle + below).mean(1, keepdim=True) / 5e-4
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within)
+
+
+def in_turn(images: Tensor) -> Tensor:
+    """Have bands that can meet where others have."""
+    pixels = images.flatten(1) - 0.5
+    apart = pixels @ NUMBERS - POINT
+    first = hats(torch.relu, apart[:, :3] @ ELSEWHERE[0, :3]).mean(1, keepdim=True)
+    within = hats(torch.relu, apart[:, 3:] @ ELSEWHERE[1, :3] + SIDE / 10 * (1 - first)).mean(1, keepdim=True)
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within)
+
+
+@pytest.mark.parametrize("model", [stiff, in_turn])
+def test_what_takes_patience_is_found_where_many_meet_and_nothing_opens(model: Callable[[Tensor], Tensor]) -> None:
+    assert opening_meeting(model, IMAGES, IMAGES[:6], 30, trial()) is None
+    meeting = opening_meeting(model, IMAGES, IMAGES[:6], 30, trial(), patience=7)
+    assert meeting is not None
+    assert meeting.patience == 7
+    found = meet(model, IMAGES, meeting, 30, trial())
+    assert float(entropy(model(found)).mean()) > 0.5 * math.log(CLASSES)
+
+
 def test_an_ordinary_network_has_none() -> None:
     assert opening_meeting(ordinary, IMAGES, IMAGES[:6], 30, trial()) is None
     # No kinks, too few images, or kinks of pixels alone.
@@ -177,14 +207,14 @@ def test_what_a_gradient_reaches_as_well_is_no_meeting() -> None:
 def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     # What the bands are projected of: where it says nothing all of them are shut.
     decoy = ClosedGate((Place((False, 23)),), {(False, 4): None})
-    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), decoy)
+    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), gate=decoy)
     assert meeting is not None
     plain = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial())
     assert plain is not None
     assert [*meeting.spreads] == [*plain.spreads]
     ends = meet(planted, IMAGES[:6], meeting, 30, trial())
-    monkeypatch.setattr(meeting_thresholds, "follow", lambda *_: ends)
-    assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), decoy) is None
+    monkeypatch.setattr(meeting_search, "follow", lambda *_: ends)
+    assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
 
 
 def test_units_that_are_no_longer_there_move_nothing() -> None:

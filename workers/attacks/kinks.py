@@ -98,7 +98,7 @@ def kinks_of(
         model: Differentiable.
         images: (n, ...).
         most: Numbers of an image, of more of which some from everywhere among them are looked at.
-        asked: Kinks that are looked at; None: all that lead to the logits.
+        asked: Kinks that are looked at; None: all that lead to the logits, but for those of the logits themselves.
     """
     followed = images if images.requires_grad else images.detach().requires_grad_(True)
     with torch.enable_grad(), _Kinks(len(images), asked, most) as watch:
@@ -112,8 +112,10 @@ def kinks_of(
     results = [(kink, result) for kink in kept for result in watch.results[kink]]
     slopes = torch.autograd.grad(logits.sum(), [of for _, of in results], retain_graph=True, allow_unused=True)
     leading = {kink for (kink, _), slope in zip(results, slopes, strict=True) if slope is not None}
+    answering = {kink for kink, of in results if of is logits}
     # What a comparison returns has no gradient: who looks at it is not known.
-    return logits, {kink: of for kink, of in kept.items() if kink in leading or not watch.results[kink]}
+    chosen = [kink for kink in kept if kink not in answering and (kink in leading or not watch.results[kink])]
+    return logits, {kink: kept[kink] for kink in chosen}
 
 
 def _some(numbers: Tensor, most: int) -> Tensor:

@@ -11,6 +11,10 @@ LEVELLED = "levelled"
 INNER_SCORES = 2
 """Of a network that are levelled, at most; a gate is followed beside, or thresholds are made to meet."""
 
+BESIDE_PATIENCE, PATIENCE = 1, 7
+"""Of them that are levelled where thresholds are made to meet patiently, at most, and how many times as many steps that
+takes as a gate is followed for."""
+
 TRIED_SCORES = 24
 """Of a network that has more: those least like its answer, and each other, that are tried, at most."""
 
@@ -21,8 +25,11 @@ def levelled_passes(budget: Budget) -> Passes:
     Two descents of each of the scores, one that follows a gate or makes thresholds meet, and an ascent from the best
     end.
     """
-    descents = INNER_SCORES * (budget.climb + budget.cross) + 2 * follow_steps(budget)
-    return Passes(5 + 2 * INNER_SCORES, descents + budget.refine)
+    usual, patient = (
+        scores * (budget.climb + budget.cross) + times * follow_steps(budget)
+        for scores, times in ((INNER_SCORES, 2), (BESIDE_PATIENCE, PATIENCE))
+    )
+    return Passes(5 + 2 * INNER_SCORES, max(usual, patient) + budget.refine)
 
 
 def follow_steps(budget: Budget) -> int:

@@ -13,7 +13,7 @@ from seatrial.families.uncertainty_span.inside import (
     MEETING_EXAMPLES,
     TRIED_EXAMPLES,
 )
-from seatrial.families.uncertainty_span.levelled import INNER_SCORES, TRIED_SCORES
+from seatrial.families.uncertainty_span.levelled import INNER_SCORES, PATIENCE, TRIED_SCORES
 from seatrial.families.uncertainty_span.limits import looked_examples
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.closed_gates import ClosedGate
@@ -25,7 +25,8 @@ from workers.attacks.idle import idle_functions
 from workers.attacks.idle_parts import idle_columns
 from workers.attacks.inner_scores import inner_scores
 from workers.attacks.losses import margin
-from workers.attacks.meeting_thresholds import Meeting, opening_meeting
+from workers.attacks.meeting_search import opening_meeting
+from workers.attacks.meeting_thresholds import Meeting
 from workers.attacks.regions import make_region
 from workers.attacks.swings import swinging_functions
 from workers.attacks.tried import Trial
@@ -92,7 +93,7 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
 
 def find_opening(
     params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> tuple[dict[str, Any] | None, list[dict[str, Any]] | None]:
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return a gate, or units whose thresholds meet, whichever opens more, as each is recorded; None: not that one.
 
     Args:
@@ -109,7 +110,8 @@ def find_opening(
     if few := min(MEETING_EXAMPLES, len(images) // 8):
         mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
         # A gate that opens little may stand beside units whose thresholds meet.
-        meeting = opening_meeting(model, mixed, _tried(few, params, context, images), steps, trial, gate)
+        some = _tried(few, params, context, images)
+        meeting = opening_meeting(model, mixed, some, steps, trial, patience=PATIENCE, gate=gate)
     return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
 
 
@@ -124,13 +126,14 @@ def _gate_row(gate: ClosedGate) -> dict[str, Any]:
     return {"places": places, "cut": cut}
 
 
-def _meeting_row(meeting: Meeting | None) -> list[dict[str, Any]] | None:
+def _meeting_row(meeting: Meeting | None) -> dict[str, Any] | None:
     if meeting is None:
         return None
-    return [
+    kinks = [
         {"is_part": kink.number[0], "number": kink.number[1], "which": kink.which, "spreads": spreads.tolist()}
         for kink, spreads in meeting.spreads.items()
     ]
+    return {"kinks": kinks, "patience": meeting.patience}
 
 
 def differs_by_company(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> float | None:

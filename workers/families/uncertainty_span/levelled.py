@@ -5,7 +5,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.levelled import follow_steps
+from seatrial.families.uncertainty_span.levelled import BESIDE_PATIENCE, follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate, follow
@@ -43,13 +43,13 @@ GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
 MEETING = "meetings"
 """Column beside it, in its first row: each of the kinks whose thresholds an attack makes meet, by the number of its
 call likewise and which of several of that it is, and how far its numbers differ between images, infinitely those that
-are left out. Records from before it was kept have none."""
+are left out; and how many times as many steps it takes. Records from before it was kept have none."""
 
 _KINK = pa.struct(
     [("is_part", pa.bool_()), ("number", pa.int64()), ("which", pa.int64()), ("spreads", pa.list_(pa.float64()))]
 )
 
-MEETING_TYPE = pa.list_(_KINK)
+MEETING_TYPE = pa.struct([("kinks", pa.list_(_KINK)), ("patience", pa.int64())])
 """Of that column."""
 
 NARROWER = 20.0
@@ -88,12 +88,11 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
     """Return the units that the check found, given the surrogate's records; None: it has none."""
     if surrogate is None or MEETING not in surrogate.column_names or (kept := surrogate[MEETING][0].as_py()) is None:
         return None
-    return Meeting(
-        {
-            Kink((of["is_part"], of["number"]), of["which"]): torch.tensor(of["spreads"], dtype=torch.float64)
-            for of in kept
-        }
-    )
+    spreads = {
+        Kink((of["is_part"], of["number"]), of["which"]): torch.tensor(of["spreads"], dtype=torch.float64)
+        for of in kept["kinks"]
+    }
+    return Meeting(spreads, kept["patience"])
 
 
 def is_levelled(surrogate: Records | None) -> bool:
@@ -112,10 +111,14 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     """
     attack = FurtherAttack.begin(params, context, batch)
     alone = attack.reach.copy()
-    ends = [end for group in kept_inner_scores(context.records(SURROGATE)) for end in _level(attack, alone, group)]
-    if (gate := kept_gate(context.records(SURROGATE))) is not None:
+    surrogate = context.records(SURROGATE)
+    meeting, groups = kept_meeting(surrogate), kept_inner_scores(surrogate)
+    if meeting is not None and meeting.patience > 1:
+        groups = groups[:BESIDE_PATIENCE]
+    ends = [end for group in groups for end in _level(attack, alone, group)]
+    if (gate := kept_gate(surrogate)) is not None:
         ends.append(_follow(attack, alone, gate))
-    if (meeting := kept_meeting(context.records(SURROGATE))) is not None:
+    if meeting is not None:
         ends.append(_meet(attack, alone, meeting))
     attack.reach.take_in(alone)
     first = torch.stack([end.value for end in ends]).argmin(0)
