@@ -29,7 +29,7 @@ BESIDE = {"hardshrink": 0.5, "softshrink": 0.5}
 
 GROUPS = {
     **dict.fromkeys(("amax", "amin", "max", "min", "argmax", "argmin", "softmax", "log_softmax", "safe_softmax"), 1),
-    **dict.fromkeys(("logsumexp", "cummax", "sort", "argsort", "median"), 1),
+    **dict.fromkeys(("logsumexp", "sort", "argsort"), 1),
     "topk": 2,
 }
 """Functions of groups of numbers of which one is the largest, and which of their arguments is the axis of a group."""
