@@ -30,6 +30,13 @@ WORDS = 1500
 UNMET = 120
 """Further texts that are edited and sent alike, at most: nobody asked about them before."""
 
+SAID, LIGHTLY, LIGHT_COVERS = 4, 2, 2
+"""Sentences put together for each audited text: by whose answers others are edited, and those that are sent lightly
+edited before other words are asked about; and those among which each of the latter is."""
+
+LIGHT_SENTENCES = SAID + LIGHTLY * (LIGHT_COVERS + 2)
+"""All of them for each, with as many as are edited early that are edited at the end."""
+
 CARRIERS, PLAIN = 61, 3
 """Ordinary texts that the sentences are made of in which words are asked about, and sentences for each in which none
 is: few enough that what is said of them without it is known. A prime."""
@@ -48,13 +55,15 @@ def transferred_questions(samples: int) -> int:
     """Return the questions about those and further ones, at most: ordinary ones in a row and between them too.
 
     >>> transferred_questions(10), transferred_questions(100)
-    (0, 5863)
+    (0, 7463)
     """
     texts = transferred(samples)
     both = texts + min(texts, UNMET)
     words = min(WORDS, both * MIXED) * TIMES
+    # Sentences edited and as they are.
+    lightly = (LIGHT_SENTENCES + 2 * LIGHTLY) * texts
     # Edited and as they are; and audited ones edited once more, and before all of it among ordinary ones.
-    return words + 2 * both + texts * 2 * (COVERS + 1) + (CARRIERS * PLAIN + IN_A_ROW if texts else 0)
+    return words + lightly + 2 * both + texts * 2 * (COVERS + 1) + (CARRIERS * PLAIN + IN_A_ROW if texts else 0)
 
 
 def sent_questions(samples: int, words: float) -> tuple[float, float]:

@@ -15,7 +15,16 @@ from rapidfuzz.distance import OSA
 from rapidfuzz.process import extractOne
 
 from seatrial.families.temperature_attack.quiet import IN_A_ROW
-from seatrial.families.temperature_attack.sent import COVERS, MIXED, SENT_ONCE, TIMES, UNMET, transferred_questions
+from seatrial.families.temperature_attack.sent import (
+    COVERS,
+    LIGHT_SENTENCES,
+    LIGHTLY,
+    MIXED,
+    SENT_ONCE,
+    TIMES,
+    UNMET,
+    transferred_questions,
+)
 from seatrial.noise.lexicons import stopwords
 from tests.families.in_memory import TextModel
 from tests.families.temperature_attack.fabricated import parameters, records
@@ -31,17 +40,11 @@ from workers.families.protocol import SAMPLE, Shard
 from workers.families.temperature_attack import estimates
 from workers.families.temperature_attack.afterwards import edited_otherwise_since
 from workers.families.temperature_attack.family import FAMILY
+from workers.families.temperature_attack.lightly import STRONGEST, sentences
 from workers.families.temperature_attack.quiet_first import FIRST, MARGIN
 from workers.families.temperature_attack.records import AttackSample
 from workers.families.temperature_attack.shares import differing_p
-from workers.families.temperature_attack.transferred import (
-    PARTS,
-    STRONGEST,
-    TRANSFERRED,
-    WHERE,
-    read_transfer,
-    sentences,
-)
+from workers.families.temperature_attack.transferred import PARTS, TRANSFERRED, WHERE, read_transfer
 from workers.families.temperature_attack.word_surrogate import weigh_words
 from workers.models import UnansweredError
 
@@ -257,7 +260,7 @@ def test_words_are_asked_about_where_they_tell_nothing_of_their_text(
 
 def test_sentences_have_next_to_nothing_in_common() -> None:
     texts = [" ".join(f"word{number}x{at}" for at in range(20)) for number in range(13)]
-    found = list(itertools.islice(sentences(texts, random.Random(1)), 13 * 12))
+    found = list(itertools.islice(sentences(texts, random.Random(1), PARTS), 13 * 12))
     words = [set(text.split()) for text in found]
     assert all(len(one) == 20 for one in words)
     assert max(len(one & other) for one, other in itertools.combinations(words, 2)) == 20 // PARTS
@@ -265,12 +268,14 @@ def test_sentences_have_next_to_nothing_in_common() -> None:
 
 
 def behind_early(done: dict[str, Records], seen: list[str]) -> list[str]:
-    """Return what was asked behind edited texts that were sent among ordinary ones put aside."""
+    """Return what was asked behind edited texts that were sent among ordinary ones put aside, less the sentences."""
     spare = [row["spare"][0] for row in done[FIRST].to_pylist() if row["spare"]]
     early = [row["early_parts"][0] for row in done[TRANSFERRED].to_pylist()]
     assert [text for text in seen[: len(spare) + COUNT] if text in set(early)] == early
     assert [text for text in seen[: len(spare) + COUNT] if text not in set(early)] == spare
-    return seen[len(spare) + COUNT :]
+    # Those that are edited at the end, and all of them as they are.
+    ended = 3 * LIGHTLY * COUNT
+    return seen[len(spare) + COUNT + (LIGHT_SENTENCES - LIGHTLY) * COUNT : -ended]
 
 
 def test_each_is_sent_among_ordinary_ones_and_by_itself(of_honest: tuple[dict[str, Records], list[str]]) -> None:

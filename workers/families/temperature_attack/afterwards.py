@@ -112,6 +112,17 @@ def edited_otherwise_once_asked(transfer: Transfer | None) -> list[str]:
     ]
 
 
+def edited_otherwise_lightly(transfer: Transfer | None) -> list[str]:
+    """Return what shows that light edits are answered otherwise before an audit's other questions, or once asked."""
+    if transfer is None or transfer.light_p >= REMEMBERED:
+        return []
+    early, later, met = map(len, transfer.lightly)
+    return [
+        f"light edits took other shares of the leads of {early} sentences sent before words were asked about, {later} "
+        f"sent later and {met} sent behind them as they are (p = {transfer.light_p:.1g})"
+    ]
+
+
 def edited_otherwise_since(
     transfer: Transfer | None, first: Quiet | None, amid: Mapping[str, Floats], last: Quiet | None
 ) -> list[str]:

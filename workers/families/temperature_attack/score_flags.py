@@ -9,6 +9,7 @@ from seatrial.statistics.proportions import score_interval
 from workers.families.temperature_attack.afterwards import (
     answered_by_company,
     edited_otherwise,
+    edited_otherwise_lightly,
     edited_otherwise_once_asked,
     edited_otherwise_since,
     moved_since,
@@ -152,7 +153,7 @@ def answers_depend_on_history(audit: Audit) -> list[Flag]:
     seen += answered_by_company(audit.quiet)
     seen += edited_otherwise(audit.amid, audit.first_quiet, audit.quiet)
     seen += edited_otherwise_since(audit.transfer, audit.first_quiet, audit.amid, audit.quiet)
-    seen += edited_otherwise_once_asked(audit.transfer)
+    seen += edited_otherwise_once_asked(audit.transfer) + edited_otherwise_lightly(audit.transfer)
     if (of_those := audit.insistence) is not None and of_those.p < REMEMBERED:
         seen.append(
             f"of {len(of_those.moved)} texts that withstand the search by labels {of_those.more} are decided rightly "

@@ -8,10 +8,8 @@ those, and other ones in a session of their own. What that turns counts among wh
 are edited and sent alike, of which nothing was asked: a function loses as much of its leads on these as on those.
 """
 
-import itertools
-import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,20 +29,18 @@ from seatrial.families.temperature_attack.sent import (
     transferred,
 )
 from seatrial.statistics.arrays import Floats
-from workers.attacks.text.word_edits import SEARCHED, WordsOf
+from workers.attacks.text.word_edits import WordsOf
 from workers.data import Text
 from workers.families.columns import EXAMPLE
 from workers.families.contexts import Records, TextContext, TextExample
 from workers.families.protocol import Stage
 from workers.families.temperature_attack.displaced import logits_of
-from workers.families.temperature_attack.fragments import letters_allowed, misspell, speaking
+from workers.families.temperature_attack.lightly import edit_by_weights, largest_prime, send_lightly, sentences
 from workers.families.temperature_attack.ordinary import (
     ask_among,
     ask_in_turn,
     content_words,
-    cut_up,
     is_ordinary,
-    joined,
     misspelt_alike,
     parts_of,
     put_together,
@@ -59,7 +55,6 @@ from workers.families.temperature_attack.quiet_first import (
     spare_covers,
 )
 from workers.families.temperature_attack.shares import differing_p, taken_of
-from workers.families.temperature_attack.surrogate import words_of
 from workers.families.temperature_attack.word_surrogate import weigh_words
 
 TRANSFERRED = "transferred"
@@ -72,9 +67,8 @@ begins a column."""
 PARTS = 4
 """Of texts that those sentences are put together from: what they have in common with one another is little."""
 
-STRONGEST, BEYOND = 8, 0.5
-"""Words that are edited where a text is sent among ordinary ones, at most; and how far what is left speaks against the
-class, as a share of what all of it said: who knows a model edits no more than it takes."""
+SHARES = ("light_early_taken", "light_taken", "light_met_taken")
+"""Columns of what light edits take from sentences: early, at the end, and there behind the sentence as it is."""
 
 _TABLE = pa.schema(
     [
@@ -92,6 +86,8 @@ _TABLE = pa.schema(
         ("unmet_taken", pa.float64()),
         # The same of the early edits, of those that are as long as further ones.
         ("early_taken", pa.float64()),
+        # The same of sentences, some of each kind in a row.
+        *((name, pa.list_(pa.float64())) for name in SHARES),
     ]
 )
 
@@ -126,7 +122,8 @@ def ask_transferred(params: TemperatureAttackParams, context: TextContext, examp
     weights = ordinary_weights(context, {one.label for one in every})
     early = [misspelt_alike(params, context, one, weights.get(one.label))[0][0] for one in examples]
     early_answers = ask_among(context, spare_covers(context), early)
-    mixed = mix_words(context, every, ordinary)
+    lightly = send_lightly(params, context, ordinary, len(examples))
+    mixed = mix_words(context, every, [one.text for one in ordinary])
     context.scoring().begin_session()
     words = weigh_words([one.label for one in every], mixed, ask_in_turn(context, mixed))
     # Not every word of a text is asked about: of others it is known what ordinary texts that hold them say.
@@ -156,6 +153,10 @@ def ask_transferred(params: TemperatureAttackParams, context: TextContext, examp
             if is_ordinary(context, examples[at].text)
             else None,
         }
+    shares = lightly.ask_later(context) if lightly else []
+    for name, of in zip(SHARES, shares, strict=False):
+        for at, row in enumerate(rows):
+            row[name] = of[at :: len(rows)]
     return pa.Table.from_pylist(rows, schema=_TABLE)
 
 
@@ -172,7 +173,7 @@ def mix_words(context: TextContext, examples: Sequence[TextExample], ordinary: S
     rng = random.Random(context.salted_seed("mixed", 0))  # noqa: S311 - not for secrets
     ordinary = [text for text in ordinary if is_ordinary(context, text)]
     others = ordinary or [one.text for one in examples]
-    carriers = rng.sample(others, _prime(min(len(others), CARRIERS)))
+    carriers = rng.sample(others, largest_prime(min(len(others), CARRIERS)))
     # What is in ordinary ones is asked about with them.
     known = {word.lower() for text in carriers if ordinary for word in content_words(context, text)}
     words = dict[str, None]()
@@ -183,7 +184,7 @@ def mix_words(context: TextContext, examples: Sequence[TextExample], ordinary: S
     asked = chosen * TIMES + [None] * (PLAIN * len(carriers))
     rng.shuffle(asked)
     found = list[Text]()
-    for word, sentence in zip(asked, sentences(carriers, rng), strict=False):
+    for word, sentence in zip(asked, sentences(carriers, rng, PARTS), strict=False):
         cut = WordsOf.cut(sentence)
         # Not in a part of a word: whoever reads whole ones would not read it.
         places = [(part, at) for part, at in cut.content_places if _is_whole(cut.pieces[part], at)]
@@ -196,78 +197,13 @@ def mix_words(context: TextContext, examples: Sequence[TextExample], ordinary: S
     return found
 
 
-def sentences(texts: Sequence[Text], rng: random.Random) -> Iterator[Text]:
-    """Yield sentences put together from parts of a prime number of texts, of which no two have two in common.
-
-    There are as many as the square of that number, less it; then they come again.
-    """
-    cuts, count = [cut_up(text, PARTS) for text in texts], len(texts)
-    for turn in itertools.cycle(range(1, count)):
-        for number in rng.sample(range(count), count):
-            yield joined([cuts[(number + of * turn) % count][of] for of in range(PARTS)])
-
-
-def _prime(most: int) -> int:
-    """Return the largest prime number up to another.
-
-    >>> _prime(61), _prime(20), _prime(4)
-    (61, 19, 3)
-    """
-    return next(count for count in range(most, 1, -1) if all(count % by for by in range(2, math.isqrt(count) + 1)))
-
-
 def _is_whole(pieces: Sequence[str], at: int) -> bool:
     return (pieces[at - 1][-1:].isspace() or not pieces[at - 1]) and (
         pieces[at + 1][:1].isspace() or not pieces[at + 1]
     )
 
 
-def edit_by_weights(
-    params: TemperatureAttackParams,
-    context: TextContext,
-    example: TextExample,
-    weights: Mapping[str, float],
-) -> tuple[Text, Text]:
-    """Return a text with wrong letters in as few words as turn it, those that say most, and in all that speak for it.
-
-    Args:
-        params: Of the check.
-        context: The shard's.
-        example: The text.
-        weights: By how much words in lower case speak for its class.
-    """
-    rng = random.Random(context.salted_seed("transferred", example.example_id))  # noqa: S311 - not for secrets
-    found = list[Text]()
-    total = math.fsum(weights.get(word, 0.0) for word in words_of(" ".join(parts_of(example.text))))
-    for kind, is_least in zip(rng.sample([None, SEARCHED], 2), (True, False), strict=True):
-        cut = WordsOf.cut(example.text, context.scoring().seen(example.text))
-        said = {word: weights.get(word.lower(), 0.0) for word in content_words(context, example.text)}
-        places = speaking(cut, said, rng)
-        if is_least:
-            each = [said.get(cut.pieces[part][at], 0.0) for part, at in places]
-            places = places[: _enough(total, each)]
-        for _ in misspell(cut, places, letters_allowed(params, cut), rng, kind):
-            pass
-        found.append(cut.joined)
-    return found[0], found[1]
-
-
-def _enough(total: float, each: Sequence[float]) -> int:
-    """Return how many of some words are edited until what is left speaks against the class; at most so many.
-
-    Args:
-        total: What all words of a text say for its class.
-        each: What those say, in order.
-
-    >>> _enough(4.0, [3.0, 2.0, 2.0, 1.0]), _enough(1.0, [2.0, 1.0]), _enough(9.0, [1.0] * 10)
-    (3, 1, 8)
-    """
-    left = itertools.accumulate(each, lambda so_far, of: so_far - of, initial=total)
-    # One in any case.
-    return 1 + sum(1 for of in itertools.islice(left, 1, min(len(each), STRONGEST)) if of > -BEYOND * abs(total))
-
-
-def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], list[Text], list[TextExample]]:
+def _further(context: TextContext, most: int, unmet: int) -> tuple[list[TextExample], list[Text], list[TextExample]]:
     """Return ordinary texts, others put together from them, of which each part may come again, and unmet ones.
 
     Args:
@@ -283,7 +219,7 @@ def _further(context: TextContext, most: int, unmet: int) -> tuple[list[Text], l
     while held and len(covers) < most:
         covers += put_together(held, rng)
     found = [TextExample(row["example_id"], text_of(row["unmet"]), row["label"]) for row in rows if row.get("unmet")]
-    return [one.text for one in held], covers[:most], found[:unmet]
+    return held, covers[:most], found[:unmet]
 
 
 @dataclass(frozen=True)
@@ -294,24 +230,43 @@ class Transfer:
         audited: (n,) shares of the leads of texts that had been asked as they are.
         unmet: (m,) of texts of which nothing had been asked.
         early: (k,) shares that edits took from audited ones before any word was asked about.
+        lightly: (a,), (b,) and (c,) shares that light edits took from sentences: before that, at the end, and there
+            behind the sentences as they are.
     """
 
     audited: Floats
     unmet: Floats
     early: Floats
+    lightly: tuple[Floats, Floats, Floats]
 
     @cached_property
     def p(self) -> float:
         """Two-sided p of so different shares."""
         return differing_p(self.audited, self.unmet)
 
+    @cached_property
+    def light_p(self) -> float:
+        """Two-sided p of so different shares of sentences, of those sent early or of those met as they are."""
+        early, later, met = self.lightly
+        return min(
+            1.0,
+            2 * differing_p(early, np.concatenate([later, met])),
+            2 * differing_p(np.concatenate([early, later]), met),
+        )
+
 
 def read_transfer(records: Records | None) -> Transfer | None:
     """Return what was taken; None where the stage was not run, or sent nothing."""
     if records is None or not (len(records["questions"]) - records["questions"].null_count):
         return None
-    # Records from before they were sent early have none.
-    held = (name for name in ("taken", "unmet_taken", "early_taken"))
-    return Transfer(
-        *(records[name].drop_null().to_numpy() if name in records.column_names else np.empty(0) for name in held)
-    )
+
+    def shares(name: str) -> Floats:
+        # Records from before these were sent have none.
+        if name not in records.column_names:
+            return np.empty(0)
+        column = records[name].combine_chunks()
+        found: Floats = (column.flatten() if name in SHARES else column.drop_null()).to_numpy()
+        return found
+
+    early, later, met = map(shares, SHARES)
+    return Transfer(shares("taken"), shares("unmet_taken"), shares("early_taken"), (early, later, met))
