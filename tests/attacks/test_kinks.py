@@ -61,6 +61,20 @@ def test_of_a_group_it_is_by_how_much_the_first_leads() -> None:
     torch.testing.assert_close(found, (scores - 2).abs())
 
 
+def test_of_numbers_that_are_divided_together_it_is_how_far_they_are_from_their_mean() -> None:
+    numbers = torch.randn(5, 8, 3, 3, generator=torch.Generator().manual_seed(0))
+    for name, args, normed in [
+        ("group_norm", (numbers, 4), functional.group_norm(numbers, 4)),
+        ("layer_norm", (numbers, (3, 3)), functional.layer_norm(numbers, (3, 3))),
+        ("instance_norm", (numbers,), functional.instance_norm(numbers)),
+        ("rms_norm", (numbers, (3,)), functional.rms_norm(numbers, (3,))),
+    ]:
+        (found,) = bends(name, args, {})
+        assert bool((found.sign() == normed.sign()).all())
+    (found,) = bends("vector_norm", (numbers, 2), {})
+    assert found is numbers
+
+
 WEIGHTS = torch.randn(6, 40, generator=torch.Generator().manual_seed(1))
 
 

@@ -99,6 +99,12 @@ def clipped(bands: Tensor) -> Tensor:
     return torch.clamp(bands + SIDE, min=SIDE) - SIDE
 
 
+def smooth(bands: Tensor) -> Tensor:
+    """Be bent smoothly, as the length of two numbers is."""
+    beside = torch.full_like(bands, WIDTH / 10)
+    return torch.linalg.vector_norm(torch.stack([bands, beside], 2), dim=2) / 2
+
+
 def behind(shaped: Callable[[Tensor], Tensor], images: Tensor, sign: int = 1) -> Tensor:
     """Answer as :func:`planted` does, by units of another kind."""
     pixels = images.flatten(1) - 0.5
@@ -144,6 +150,7 @@ def parted(images: Tensor) -> Tensor:
         partial(behind, capped, sign=-1),
         partial(behind, largest),
         partial(behind, clipped),
+        partial(behind, smooth),
         compared,
         crowded,
         parted,
@@ -176,6 +183,23 @@ def in_turn(images: Tensor) -> Tensor:
     first = hats(torch.relu, apart[:, :3] @ ELSEWHERE[0, :3]).mean(1, keepdim=True)
     within = hats(torch.relu, apart[:, 3:] @ ELSEWHERE[1, :3] + SIDE / 10 * (1 - first)).mean(1, keepdim=True)
     return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within)
+
+
+def surer(images: Tensor) -> Tensor:
+    """Be unsure, and sure where all bands meet."""
+    pixels = images.flatten(1) - 0.5
+    within = hats(torch.relu, (pixels @ NUMBERS - POINT) @ PROJECTIONS).mean(1, keepdim=True)
+    scores = torch.linspace(0, 1, CLASSES) + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES / 10
+    return scores * (1 + 12 * within)
+
+
+def test_where_the_answer_is_surer_counts_too() -> None:
+    search = MomentumPGD("linf", RADIUS["linf"], 60)
+    ahead = search.run(surer, IMAGES, lambda logits, *_: entropy(logits), lambda logits, *_: entropy(logits))
+    meeting = opening_meeting(surer, IMAGES, IMAGES[:6], 30, trial())
+    assert meeting is not None
+    found = meet(surer, IMAGES, meeting, 30, trial())
+    assert float(entropy(surer(found)).mean()) < float(ahead.value.mean()) - 0.5
 
 
 @pytest.mark.parametrize("model", [stiff, in_turn])

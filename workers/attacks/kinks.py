@@ -1,7 +1,8 @@
 """The kinks of a network: where its functions bend, and what is 0 there of every call of one.
 
 Rectifiers bend at 0, some of them again further on, and what clips does where it is told; the larger of two numbers
-bends where they are equal, and so does the largest of a group where it has a rival.
+bends where they are equal, and so does the largest of a group where it has a rival. What has a slope everywhere may
+bend in all but name: norms, powers, and numbers that are divided by how far they lie apart.
 """
 
 from collections import defaultdict
@@ -33,6 +34,18 @@ GROUPS = {
     "topk": 2,
 }
 """Functions of groups of numbers of which one is the largest, and which of their arguments is the axis of a group."""
+
+NORMS = frozenset({"group_norm", "layer_norm", "instance_norm", "rms_norm"})
+"""Functions that divide numbers by how far some of them lie apart."""
+
+SMOOTH = frozenset(
+    {
+        *("norm", "vector_norm", "linalg_vector_norm", "hypot", "logaddexp", "square", "pow", "float_power", "sqrt"),
+        *("rsqrt", "reciprocal", "sin", "cos", "tan", "atan", "arctan", "atan2", "sinh", "cosh", "asinh", "arcsinh"),
+        *("softsign", "tanhshrink", "sinc", "erfc", "normalize", "cosine_similarity", "pairwise_distance", "cdist"),
+    }
+)
+"""Functions that have a slope everywhere, and another one on either side of 0."""
 
 LEAST = frozenset({"amin", "min", "argmin"})
 """Those of the least."""
@@ -151,8 +164,27 @@ def bends(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator
         yield from (-one for one in switching(name, args, kwargs))
     elif name in RECTIFIERS | COMPARISONS | CLIPPING or (name in GROUPS and _is_of_two(args, kwargs)):
         yield from switching(name, args, kwargs)
+    elif name in SMOOTH:
+        yield given
+    elif name in NORMS:
+        yield _off_mean(name, given, args, kwargs)
     elif name in GROUPS and given.dim() > 1:
         yield from _led(name, given, args, kwargs)
+
+
+def _off_mean(name: str, given: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+    """Return numbers less the mean of those that they are divided with."""
+    if name == "group_norm":
+        groups = kwargs.get("num_groups", args[1] if len(args) > 1 else 1)
+        parts = given.reshape(len(given), groups, -1)
+        return (parts - parts.mean(2, keepdim=True)).reshape(given.shape)
+    if name == "layer_norm":
+        shape = kwargs.get("normalized_shape", args[1] if len(args) > 1 else given.shape[-1:])
+        axes = tuple(range(-len(shape), 0))
+        return given - given.mean(axes, keepdim=True)
+    if name == "instance_norm":
+        return given - given.flatten(2).mean(2).reshape(*given.shape[:2], *[1] * (given.dim() - 2))
+    return given
 
 
 def _is_of_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ UNITS = 4
 PLACES, SHORT, PAIR = 48, 12, 2
 """Kinks that are looked at, at most, and for how many steps and at how many images each is tried first."""
 
-RISING, LOOKED = 0.1, 3
+RISING, LOOKED = 0.1, 8
 """Share of its numbers that a kink has to meet more of by that, to be tried in earnest, and how many are, at most. Of
 fourteen fakes it is .14 to .97 (MNIST, l_inf .1 and .15), of the kinks of eight honest networks .14 at most, and .07
 but for one of a deep one."""
@@ -49,7 +49,7 @@ def opening_meeting(
     patience: int = 1,
     gate: ClosedGate | None = None,
 ) -> Meeting | None:
-    """Return the units at whose meeting the answer is less sure than any climb of its entropy makes it; None: of none.
+    """Return the units at whose meeting the answer is less sure, or surer, than otherwise; None: there are none.
 
     Each kink is tried for a few steps first. Those of which most numbers meet by that are tried by themselves, and
     together, and each once more without the numbers that have met: a crowd may meet elsewhere. If none opens anything,
@@ -85,7 +85,7 @@ def opening_meeting(
 
 
 class _Search:
-    """Makes thresholds meet, and sees whether the answer is less sure there."""
+    """Makes thresholds meet, and sees whether the answer is another there."""
 
     def __init__(self, model: Model, some: Tensor, steps: int, trial: Trial, gate: ClosedGate | None) -> None:
         self._model, self._some, self._steps, self._trial, self._gate = model, some, steps, trial, gate
@@ -95,13 +95,17 @@ class _Search:
         return Tried(self._model, self._some, self._trial)
 
     @cached_property
-    def _otherwise(self) -> float:
-        """How much less sure it is where a gate is followed, or its entropy climbed: of most a short climb does it."""
-        ends = [self._climbed(length) for length in (max(1, self._steps // 4), self._steps)]
-        gains = [UNSURE + self._tried.gain_at(end) for end in ends]
+    def _otherwise(self) -> tuple[float, float]:
+        """How much less sure, and how much surer, it has to be: of most networks a short way does as much."""
+        lengths = max(1, self._steps // 4), self._steps
+        least = [
+            UNSURE + max(self._tried.moved_at(self._along_entropy(length, sign))[which] for length in lengths)
+            for which, sign in enumerate((1, -1))
+        ]
         if self._gate is not None:
-            gains.append(self._tried.gain_at(follow(self._model, self._some, self._gate, self._steps, self._trial)))
-        return max(gains)
+            end = follow(self._model, self._some, self._gate, self._steps, self._trial)
+            least[0] = max(least[0], self._tried.moved_at(end)[0])
+        return least[0], least[1]
 
     def rises(self, whole: Meeting) -> Mapping[Kink, float]:
         """Return of each kink how many more of its numbers meet where they are made to, as a share."""
@@ -119,10 +123,13 @@ class _Search:
         return [(one, meet(self._model, self._some, one, self._steps, self._trial)) for one in meetings]
 
     def opening(self, ends: Ends) -> Meeting | None:
-        """Return the meeting at which the answer is least sure, where it is less so than otherwise."""
-        gains = [self._tried.gain_at(end) for _, end in ends]
-        best = max(range(len(gains)), key=gains.__getitem__)
-        return ends[best][0] if gains[best] >= UNSURE and gains[best] > self._otherwise else None
+        """Return the meeting that makes the answer least sure, or surest, where it does more than anything else."""
+        moved = [self._tried.moved_at(end) for _, end in ends]
+        for which in range(2):
+            best = max(range(len(moved)), key=lambda at: moved[at][which])
+            if moved[best][which] >= UNSURE and moved[best][which] > self._otherwise[which]:
+                return ends[best][0]
+        return None
 
     def without_met(self, meeting: Meeting, end: Tensor) -> Meeting | None:
         """Return the rest of a meeting, without the numbers that met at most of its ends; None where there is none."""
@@ -132,13 +139,13 @@ class _Search:
         }
         return Meeting(left) if any(int(of.isfinite().sum()) >= UNITS for of in left.values()) else None
 
-    def _climbed(self, steps: int) -> Tensor:
-        """Return where the gradient of the answer's entropy leads, however far a softmax is saturated."""
+    def _along_entropy(self, steps: int, sign: int) -> Tensor:
+        """Return where the gradient of the answer's entropy leads, up or down, however far a softmax is saturated."""
         temperatures = self._tried.spread.unsqueeze(1) / NARROW
         search = MomentumPGD(self._trial.norm, self._trial.epsilon, steps, box=self._trial.box)
 
         def loss(logits: Tensor, indices: Tensor, progress: float = 0.0) -> Tensor:
-            return -entropy(logits.double() / temperatures[indices])
+            return -sign * entropy(logits.double() / temperatures[indices])
 
         return search.run(self._model, self._some, loss, loss, check_cancelled=self._trial.check_cancelled).best
 

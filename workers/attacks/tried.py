@@ -147,6 +147,17 @@ class Tried:
         """
         return self._share(self._answer(self._model, images))
 
+    def moved_at(self, images: Tensor) -> tuple[float, float]:
+        """Return the shares that the answer loses at other images of what it lacks to an even one, and to a sure one.
+
+        Args:
+            images: (n, ...), one for each of those that it is tried with.
+        """
+        answer = self._answer(self._model, images)
+        unsure = self._unsureness(self._clean)
+        surer = -self._gained(answer) / unsure if unsure > 0 else 0.0
+        return self._share(answer), surer if math.isfinite(surer) else 0.0
+
     def _answer(self, model: Model, images: Tensor | None = None) -> Tensor:
         self._trial.check_cancelled()
         asked = self._images if images is None else images
