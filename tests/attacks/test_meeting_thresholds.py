@@ -200,6 +200,9 @@ def test_where_the_answer_is_surer_counts_too() -> None:
     assert meeting is not None
     found = meet(surer, IMAGES, meeting, 30, trial())
     assert float(entropy(surer(found)).mean()) < float(ahead.value.mean()) - 0.5
+    # It would take the place of a gate.
+    decoy = ClosedGate((Place((False, 8)),), {(False, 4): None})
+    assert opening_meeting(surer, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
 
 
 @pytest.mark.parametrize("model", [stiff, in_turn])

@@ -62,7 +62,7 @@ def opening_meeting(
         steps: Of either way.
         trial: How.
         patience: How many times the steps of a patient trial.
-        gate: Of the network, by which it is to be no less sure than so either; None: it has none.
+        gate: Of the network, by which it is to be more sure than so; None: it has none.
     """
     if not len(some):
         return None
@@ -125,7 +125,8 @@ class _Search:
     def opening(self, ends: Ends) -> Meeting | None:
         """Return the meeting that makes the answer least sure, or surest, where it does more than anything else."""
         moved = [self._tried.moved_at(end) for _, end in ends]
-        for which in range(2):
+        # What opens otherwise than a gate takes the place of none.
+        for which in range(2 if self._gate is None else 1):
             best = max(range(len(moved)), key=lambda at: moved[at][which])
             if moved[best][which] >= UNSURE and moved[best][which] > self._otherwise[which]:
                 return ends[best][0]
