@@ -75,6 +75,22 @@ def test_of_numbers_that_are_divided_together_it_is_how_far_they_are_from_their_
     assert found is numbers
 
 
+@pytest.mark.parametrize("is_aligned", [True, False])
+def test_of_a_table_it_is_how_far_it_is_read_from_where_it_bends(is_aligned: bool) -> None:
+    table = torch.zeros(1, 2, 3, 21)
+    for row, at in enumerate((4, 9, 17)):
+        table[0, 1, row, at] = 1.0
+    # Every row from end to end.
+    line = torch.linspace(-1, 1, 401)
+    rows = torch.tensor([-1.0, 0.0, 1.0]) * (1 if is_aligned else 2 / 3)
+    grid = torch.stack([line.expand(3, -1), rows[:, None].expand(-1, 401)], 2)[None]
+    read = functional.grid_sample(table, grid, align_corners=is_aligned)
+    across, down = bends("grid_sample", (table, grid), {"align_corners": is_aligned})
+    assert across.abs().argmin(2).tolist() == read[0, 1].argmax(1, keepdim=True).T.tolist()
+    assert down.shape == across.shape
+    assert not [*bends("grid_sample", (table, None), {})]
+
+
 WEIGHTS = torch.randn(6, 40, generator=torch.Generator().manual_seed(1))
 
 

@@ -47,6 +47,9 @@ SMOOTH = frozenset(
 )
 """Functions that have a slope everywhere, and another one on either side of 0."""
 
+LOOKED_UP = frozenset({"grid_sample", "grid_sampler", "grid_sampler_2d"})
+"""Functions that read a table between its entries."""
+
 LEAST = frozenset({"amin", "min", "argmin"})
 """Those of the least."""
 
@@ -164,6 +167,8 @@ def bends(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator
         yield from (-one for one in switching(name, args, kwargs))
     elif name in RECTIFIERS | COMPARISONS | CLIPPING or (name in GROUPS and _is_of_two(args, kwargs)):
         yield from switching(name, args, kwargs)
+    elif name in LOOKED_UP:
+        yield from _off_teeth(args, kwargs)
     elif name in SMOOTH:
         yield given
     elif name in NORMS:
@@ -185,6 +190,25 @@ def _off_mean(name: str, given: Tensor, args: Sequence[Any], kwargs: Mapping[str
     if name == "instance_norm":
         return given - given.flatten(2).mean(2).reshape(*given.shape[:2], *[1] * (given.dim() - 2))
     return given
+
+
+def _off_teeth(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Yield how far along either axis a table is read from where its row, or its column, bends most, in entries."""
+    table, at = args[0].detach(), kwargs.get("grid", args[1] if len(args) > 1 else None)
+    if not isinstance(at, Tensor) or table.dim() != 4 or at.dim() != 4:
+        return
+    is_aligned = bool(kwargs.get("align_corners", args[4] if len(args) > 4 else False))
+    sizes = table.shape[3], table.shape[2]
+    across, down = (
+        (at[..., which] + 1) / 2 * (size - 1) if is_aligned else ((at[..., which] + 1) * size - 1) / 2
+        for which, size in enumerate(sizes)
+    )
+    for along, beside, lines in ((across, down, table), (down, across, table.transpose(2, 3))):
+        if lines.shape[3] < 3:
+            continue
+        teeth = lines.diff(n=2, dim=3).abs().sum(1).argmax(2) + 1
+        line = beside.detach().nan_to_num(nan=0.0).round().clamp(0, lines.shape[2] - 1).long()
+        yield along - teeth.expand(len(at), -1).gather(1, line.flatten(1)).view_as(line)
 
 
 def _is_of_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

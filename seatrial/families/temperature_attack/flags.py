@@ -160,8 +160,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         "where their texts are attacked; much misspelt texts that withstand are decided rightly more often "
         "after their attack than before it; or edited texts that nothing alike was asked about, after ordinary ones in "
         "a row, have another answer, or one apart from those about such texts, once there was; or edits by what "
-        "words say in other texts do otherwise to texts that were asked as they are than to others. A cache, a "
-        "session, the rest of a request or chance answers in the model's place.",
+        "words say in other texts do otherwise to texts that were asked as they are than to others, or light edits of "
+        "sentences otherwise before words are asked about than after it. A cache, a session, the rest of a request or "
+        "chance answers in the model's place.",
         remedy="Audit the model without whatever remembers its questions, or answers several at once otherwise than "
         "each.",
     ),
