@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from workers.attacks.closed_gates import ClosedGate, follow
-from workers.attacks.gate_search import spread_out
 from workers.attacks.gradients import Model
 from workers.attacks.kinks import Kink, kinks_of
 from workers.attacks.losses import entropy
@@ -21,7 +20,8 @@ UNITS = 4
 """Numbers of an image that go into a kink whose thresholds may meet, at least."""
 
 PLACES, SHORT, PAIR = 48, 12, 2
-"""Kinks that are looked at, at most, and for how many steps and at how many images each is tried first."""
+"""Kinks that are tried by themselves first, at most, of more several together, and for how many steps and at how many
+images."""
 
 RISING, LOOKED = 0.1, 8
 """Share of its numbers that a kink has to meet more of by that, to be tried in earnest, and how many are, at most. Of
@@ -111,11 +111,12 @@ class _Search:
         """Return of each kink how many more of its numbers meet where they are made to, as a share."""
         rises, few = dict[Kink, float](), self._some[:PAIR]
         before = met(self._model, few, whole, MET, self._trial)
-        for kink in spread_out([*before], PLACES):
-            alone = whole.part([kink])
-            end = meet(self._model, few, alone, min(SHORT, self._steps), self._trial, is_climbing=False)
-            after = met(self._model, end, alone, MET, self._trial)
-            rises[kink] = float(after[kink].double().mean() - before[kink].double().mean()) if kink in after else 0.0
+        kinks, together = [*before], max(1, -(-len(before) // PLACES))
+        for start in range(0, len(kinks), together):
+            part = whole.part(kinks[start : start + together])
+            end = meet(self._model, few, part, min(SHORT, self._steps), self._trial, is_climbing=False)
+            for kink, after in met(self._model, end, part, MET, self._trial).items():
+                rises[kink] = float(after.double().mean() - before[kink].double().mean())
         return rises
 
     def ends(self, meetings: Iterable[Meeting]) -> Ends:
