@@ -126,6 +126,25 @@ def compared(images: Tensor) -> Tensor:
     return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * weights.mean(1, keepdim=True))
 
 
+def divided(images: Tensor) -> Tensor:
+    """Divide by how far each number is from the middle of its band, of which no function by itself bends there."""
+    pixels = images.flatten(1) - 0.5
+    apart = (pixels @ NUMBERS - POINT) @ PROJECTIONS * (2 / WIDTH)
+    within = torch.div(torch.ones_like(apart), 1 + (3 * apart) * apart).mean(1, keepdim=True)
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within)
+
+
+def looked_up(images: Tensor) -> Tensor:
+    """Read a table between its entries, all 0 but for one of each row."""
+    pixels = images.flatten(1) - 0.5
+    at = (60 + SIDE + (pixels @ NUMBERS - POINT) @ PROJECTIONS / WIDTH).clamp(0, 118)
+    row = at.floor()
+    table = torch.relu(1 - (torch.arange(120) - 60 - SIDE[:, None]).abs()).expand(len(images), -1, -1)
+    ends = [table.gather(2, (row.long() + beside)[..., None])[..., 0] for beside in (0, 1)]
+    within = torch.lerp(ends[0], ends[1], at - row).mean(1, keepdim=True)
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 18 * within)
+
+
 def crowded(images: Tensor) -> Tensor:
     """Have three times as many bands meet elsewhere, to no effect."""
     pixels = images.flatten(1) - 0.5
@@ -162,6 +181,8 @@ def hidden(images: Tensor) -> Tensor:
         partial(behind, clipped),
         partial(behind, smooth),
         compared,
+        divided,
+        looked_up,
         crowded,
         parted,
     ],

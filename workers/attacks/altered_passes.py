@@ -128,25 +128,10 @@ def found_at(model: Model, images: Tensor, places: Collection[Place], cut: Cut, 
         cut: Tensors that are moved.
         share: Of how far each is from where it is moved to which is left.
     """
-    return passed(model, images, places, cut, share)[1]
-
-
-def passed(
-    model: Model, images: Tensor, places: Collection[Place], cut: Cut | None = None, share: float = 1.0
-) -> tuple[Tensor, Numbers]:
-    """Return the logits of images beside what is at some places.
-
-    Args:
-        model: Images to logits.
-        images: (n, ...).
-        places: Of the network.
-        cut: Tensors that are moved; None: none are.
-        share: Of how far each is from where it is moved to which is left.
-    """
-    altered = _Altered(len(images), cut or {}, share, places, {})
+    altered = _Altered(len(images), cut, share, places, {})
     with altered:
-        logits = model(images)
-    return logits, altered.kept
+        model(images)
+    return altered.kept
 
 
 def with_put(model: Model, images: Tensor, put: Numbers) -> Tensor:
@@ -197,9 +182,9 @@ def in_place_of(tensor: Tensor, numbers: Tensor, rows: int) -> Tensor:
     return numbers.reshape(tensor.movedim(axis, 0).shape).movedim(0, axis)
 
 
-def together(found: Sequence[tuple[Tensor, int]], *, detached: bool = True) -> Tensor | None:
+def together(found: Sequence[tuple[Tensor, int]]) -> Tensor | None:
     """Return the numbers of each image (images, ...) of one pass after the other; None where one has none."""
-    numbers = [numbers_of(tensor.detach() if detached else tensor, rows) for tensor, rows in found]
+    numbers = [numbers_of(tensor.detach(), rows) for tensor, rows in found]
     parts = [part for part in numbers if part is not None]
     widths = {part.shape[1] for part in parts}
     return torch.cat(parts) if parts and len(parts) == len(numbers) and len(widths) == 1 else None

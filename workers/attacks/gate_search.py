@@ -158,7 +158,8 @@ class _Search:
         """Return the one that leads farthest."""
         if len(some) == 1:
             return some[0]
-        ends = [self._all.gain_at(follow(self._model, self._images, one, self._steps, self._trial)) for one in some]
+        found = (follow(self._model, self._images, one, self._steps, self._trial) for one in some)
+        ends = [self._all.moved_at(end)[0] for end in found]
         return some[max(range(len(some)), key=ends.__getitem__)]
 
     def _opened_by(self, gate: _Shut) -> int | None:

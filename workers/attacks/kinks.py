@@ -17,7 +17,15 @@ from torch.utils._pytree import tree_leaves
 from workers.attacks.altered_passes import Calls, numbers_of
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Number
-from workers.attacks.switching import CLIPPING, COMPARISONS, EQUALITIES, RECTIFIERS, function_name, switching
+from workers.attacks.switching import (
+    ATTENTION,
+    CLIPPING,
+    COMPARISONS,
+    EQUALITIES,
+    RECTIFIERS,
+    function_name,
+    switching,
+)
 
 ENDS = {"relu6": (0.0, 6.0), "hardsigmoid": (-3.0, 3.0), "hardswish": (-3.0, 3.0)}
 """Rectifiers that bend elsewhere too."""
@@ -50,8 +58,25 @@ SMOOTH = frozenset(
 LOOKED_UP = frozenset({"grid_sample", "grid_sampler", "grid_sampler_2d"})
 """Functions that read a table between its entries."""
 
+PRODUCTS = frozenset({"mul", "multiply"})
+"""Functions of two tensors that bend where either is 0, if both are of the images."""
+
 LEAST = frozenset({"amin", "min", "argmin"})
 """Those of the least."""
+
+UNITS = 4
+"""Numbers of an image that go into a kink whose thresholds may meet, at least."""
+
+KNOWN = frozenset(
+    {*ENDS, *BETWEEN, *BESIDE, *GROUPS, *NORMS, *SMOOTH, *LOOKED_UP, *RECTIFIERS, *COMPARISONS, *EQUALITIES, *CLIPPING}
+    | {*PRODUCTS, *ATTENTION, "threshold"}
+)
+"""All whose bends are known."""
+
+
+def is_known(name: str) -> bool:
+    """Return whether it is known where a function bends, by its name."""
+    return name in KNOWN
 
 
 @dataclass(frozen=True)
@@ -90,18 +115,20 @@ class _Kinks(Calls):
         self._called = []
         if self._asked is not None and number not in self._asked:
             return args, kwargs
-        for which, values in enumerate(bends(function_name(function), args, kwargs)):
+        name = function_name(function)
+        # What a call is given of which it is measured where it bends (workers.attacks.measured_bends).
+        read = bends(name, args, kwargs) if self._asked is None or is_known(name) else _tensors((args, kwargs))
+        for which, values in enumerate(read):
             if values.requires_grad and (numbers := numbers_of(values, rows)) is not None:
                 # A copy, as it may be written into.
-                self.found[kink := Kink(number, which)].append(_some(numbers, self._most).clone())
+                self.found[kink := Kink(number, which)].append(some_of(numbers, self._most).clone())
                 self._called.append(kink)
         return args, kwargs
 
     def computed(self, name: str, given: Sequence[Tensor], found: Any) -> Any:
         """Return what was found."""
         for kink in self._called:
-            tensors = (leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor))
-            self.results[kink] += [tensor for tensor in tensors if tensor.requires_grad]
+            self.results[kink] += [tensor for tensor in _tensors(found) if tensor.requires_grad]
         return found
 
 
@@ -134,9 +161,13 @@ def kinks_of(
     return logits, {kink: kept[kink] for kink in chosen}
 
 
-def _some(numbers: Tensor, most: int) -> Tensor:
+def some_of(numbers: Tensor, most: int) -> Tensor:
     """Return every so many of the numbers of each image (n, numbers), ``most`` at most."""
     return numbers[:, :: -(-numbers.shape[1] // most)] if numbers.shape[1] > most else numbers
+
+
+def _tensors(of: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(of) if isinstance(leaf, Tensor)]
 
 
 def _alike(parts: Sequence[Tensor]) -> bool:
@@ -167,6 +198,8 @@ def bends(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator
         yield from (-one for one in switching(name, args, kwargs))
     elif name in RECTIFIERS | COMPARISONS | CLIPPING or (name in GROUPS and _is_of_two(args, kwargs)):
         yield from switching(name, args, kwargs)
+    elif name in PRODUCTS:
+        yield from _factors(args, kwargs)
     elif name in LOOKED_UP:
         yield from _off_teeth(args, kwargs)
     elif name in SMOOTH:
@@ -209,6 +242,13 @@ def _off_teeth(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tenso
         teeth = lines.diff(n=2, dim=3).abs().sum(1).argmax(2) + 1
         line = beside.detach().nan_to_num(nan=0.0).round().clamp(0, lines.shape[2] - 1).long()
         yield along - teeth.expand(len(at), -1).gather(1, line.flatten(1)).view_as(line)
+
+
+def _factors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Yield both factors of a product, each once, where either has a number for each of the other's."""
+    first, second = args[0], args[1] if len(args) > 1 else kwargs.get("other")
+    if isinstance(second, Tensor) and first.shape == second.shape and second.is_floating_point():
+        yield from (one for one in (first, second)[: 1 if first is second else 2] if one.requires_grad)
 
 
 def _is_of_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

@@ -10,14 +10,12 @@ from torch import Tensor
 
 from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.gradients import Model
-from workers.attacks.kinks import Kink, kinks_of
+from workers.attacks.kinks import UNITS, Kink, kinks_of
 from workers.attacks.losses import entropy
+from workers.attacks.measured_bends import thresholds_of
 from workers.attacks.meeting_thresholds import MOST, Meeting, meet, met
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.tried import NARROW, UNSURE, Trial, Tried
-
-UNITS = 4
-"""Numbers of an image that go into a kink whose thresholds may meet, at least."""
 
 PLACES, SHORT, PAIR = 48, 12, 2
 """Kinks that are tried by themselves first, at most, of more several together, and for how many steps and at how many
@@ -139,7 +137,9 @@ class _Search:
             kink: torch.where(of.double().mean(0) < 0.5, meeting.spreads[kink], math.inf)
             for kink, of in met(self._model, end, meeting, NEARBY, self._trial).items()
         }
-        return Meeting(left) if any(int(of.isfinite().sum()) >= UNITS for of in left.values()) else None
+        return (
+            replace(meeting, spreads=left) if any(int(of.isfinite().sum()) >= UNITS for of in left.values()) else None
+        )
 
     def _along_entropy(self, steps: int, sign: int) -> Tensor:
         """Return where the gradient of the answer's entropy leads, up or down, however far a softmax is saturated."""
@@ -155,12 +155,18 @@ class _Search:
 def _whole(model: Model, images: Tensor, trial: Trial) -> Meeting:
     """Return all kinks of a network that enough numbers go into."""
     trial.check_cancelled()
+    thresholds = thresholds_of(model, images, MOST, trial.check_cancelled)
+    found = {**kinks_of(model, images, MOST)[1], **(kinks_of(model, images, MOST, thresholds)[1] if thresholds else {})}
     spreads = dict[Kink, Tensor]()
-    for kink, numbers in kinks_of(model, images, MOST)[1].items():
+    # As they come in the network.
+    for kink in sorted(found, key=lambda kink: (kink.number, kink.which)):
+        numbers = found[kink].detach()
         if len(numbers) < 2 or numbers.shape[1] < UNITS:
             continue
-        apart = numbers.detach().double().std(0)
+        apart = numbers.double().std(0)
         is_finite = apart.isfinite()
-        if bool(is_finite.any()) and (greatest := float(apart[is_finite].amax())) > 0:
+        if kink in thresholds:
+            is_finite &= thresholds[kink].isfinite()
+        if int(is_finite.sum()) >= UNITS and (greatest := float(apart[is_finite].amax())) > 0:
             spreads[kink] = torch.where(is_finite, apart.clamp_min(1e-6 * greatest), math.inf)
-    return Meeting(spreads)
+    return Meeting(spreads, {kink: of.nan_to_num(nan=0.0) for kink, of in thresholds.items()})

@@ -9,7 +9,7 @@ else, and its gradient leads to where that is so.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -64,10 +64,12 @@ class Meeting:
     Attributes:
         spreads: Of each kink that they go into the standard deviations (k,) of its numbers over images, above 0;
             infinite of those that are left out.
+        thresholds: Of kinks of which it is measured where they bend, (k,); of others it is at 0.
         patience: How many times as many steps it takes; more than once by another pace.
     """
 
     spreads: Mapping[Kink, Tensor]
+    thresholds: Mapping[Kink, Tensor] = field(default_factory=dict)
     patience: int = 1
 
     def part(self, kinks: Iterable[Kink]) -> "Meeting":
@@ -145,6 +147,8 @@ def _in_spreads(found: Mapping[Kink, Tensor], meeting: Meeting) -> dict[Kink, Te
     for kink, spreads in meeting.spreads.items():
         if kink in found and found[kink].shape[1] == len(spreads):
             numbers = found[kink].double()
+            if kink in meeting.thresholds:
+                numbers = numbers - meeting.thresholds[kink].to(numbers)
             # A score that is masked out lies infinitely far behind.
             scaled[kink] = torch.where(numbers.isfinite(), numbers, 0.0) / spreads.to(numbers)
     return scaled

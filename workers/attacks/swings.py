@@ -26,7 +26,7 @@ FEW = 1024
 """Numbers of an image, at most, that are followed, and that a way is laid along."""
 
 WAYS = 6
-"""Ways through the ball, at most: along one result of each size, the fewest numbers first."""
+"""Ways through the ball, if not told otherwise: along one result of each size, the fewest numbers first."""
 
 
 def swinging_functions(
@@ -36,6 +36,7 @@ def swinging_functions(
     epsilon: float,
     box: Box,
     *,
+    ways: int = WAYS,
     batch_size: int,
     check_cancelled: Callable[[], None],
 ) -> list[str]:
@@ -47,6 +48,7 @@ def swinging_functions(
         norm: Of the radius.
         epsilon: Radius.
         box: Least and greatest value that an input may have.
+        ways: Through the ball, at most.
         batch_size: Images at once.
         check_cancelled: Called before every forward pass; may raise.
     """
@@ -61,7 +63,7 @@ def swinging_functions(
             places.setdefault(one.tensor.numel() // one.rows, one)
     draw = torch.Generator().manual_seed(0)
     found = dict[str, None]()
-    left = WAYS
+    left = ways
     for size in sorted(size for size in places if size <= FEW):
         tensor = places[size].tensor
         signs = torch.where(torch.rand(tensor.shape, generator=draw) < 0.5, -1.0, 1.0).to(tensor)

@@ -139,14 +139,6 @@ class Tried:
         """
         return self._gained(self._answer(changed(HALF))) >= LIKE_ANSWER * self._half
 
-    def gain_at(self, images: Tensor) -> float:
-        """Return the share of what the answer lacks to an even one that it loses at other images.
-
-        Args:
-            images: (n, ...), one for each of those that it is tried with.
-        """
-        return self._share(self._answer(self._model, images))
-
     def moved_at(self, images: Tensor) -> tuple[float, float]:
         """Return the shares that the answer loses at other images of what it lacks to an even one, and to a sure one.
 

@@ -88,7 +88,7 @@ DORMANT_REFERENCES = 4
 TOGETHER = 8
 """Images looked at together for such units: what goes through the network is kept for their gradients."""
 
-ALL_GROUPS_FROM = 48
+ALL_GROUPS_FROM = 52
 """Examples from which on as many groups are tried as may be: they cost the same whatever is audited, and beside fewer
 examples would be much of it."""
 

@@ -36,7 +36,7 @@ from workers.families.temperature_attack.word_surrogate import weigh_words
 from workers.models import Answer
 
 PIECES, OF_CLASS = 8, 31
-"""Texts that a sentence is put together from, and those of a class that all of them are, at most. A prime."""
+"""Texts that a sentence is put together from, and a prime number of a class that all of them are, at most."""
 
 STRONGEST, BEYOND = 8, 0.5
 """Words that are edited where a text is sent among ordinary ones, at most; and how far what is left speaks against the

@@ -14,7 +14,7 @@ from seatrial.families.uncertainty_span.inside import (
     TRIED_EXAMPLES,
 )
 from seatrial.families.uncertainty_span.levelled import INNER_SCORES, PATIENCE, TRIED_SCORES
-from seatrial.families.uncertainty_span.limits import looked_examples
+from seatrial.families.uncertainty_span.limits import looked_examples, looked_share
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.evened_scores import worth_attacking
@@ -28,7 +28,7 @@ from workers.attacks.losses import margin
 from workers.attacks.meeting_search import opening_meeting
 from workers.attacks.meeting_thresholds import Meeting
 from workers.attacks.regions import make_region
-from workers.attacks.swings import swinging_functions
+from workers.attacks.swings import WAYS, swinging_functions
 from workers.attacks.tried import Trial
 from workers.families.contexts import ImageContext
 from workers.models import box_of
@@ -67,7 +67,14 @@ def look_inside(params: UncertaintySpanParams, context: ImageContext, images: Te
         for name in look(model, some, drawn, batch_size=TOGETHER, check_cancelled=cancelled)
     ]
     swinging = swinging_functions(
-        model, images[0], params.norm, params.epsilon, box, batch_size=TOGETHER, check_cancelled=cancelled
+        model,
+        images[0],
+        params.norm,
+        params.epsilon,
+        box,
+        ways=max(1, int(looked_share(len(images), params.steps) * WAYS)),
+        batch_size=TOGETHER,
+        check_cancelled=cancelled,
     )
     return {IDLE: list(dict.fromkeys(idle)), SWINGING: swinging}
 
@@ -130,7 +137,13 @@ def _meeting_row(meeting: Meeting | None) -> dict[str, Any] | None:
     if meeting is None:
         return None
     kinks = [
-        {"is_part": kink.number[0], "number": kink.number[1], "which": kink.which, "spreads": spreads.tolist()}
+        {
+            "is_part": kink.number[0],
+            "number": kink.number[1],
+            "which": kink.which,
+            "spreads": spreads.tolist(),
+            "thresholds": meeting.thresholds[kink].tolist() if kink in meeting.thresholds else None,
+        }
         for kink, spreads in meeting.spreads.items()
     ]
     return {"kinks": kinks, "patience": meeting.patience}

@@ -42,11 +42,15 @@ GATE_TYPE = pa.struct([("places", pa.list_(_PLACE)), ("cut", pa.list_(_CUT))])
 
 MEETING = "meetings"
 """Column beside it, in its first row: each of the kinks whose thresholds an attack makes meet, by the number of its
-call likewise and which of several of that it is, and how far its numbers differ between images, infinitely those that
-are left out; and how many times as many steps it takes. Records from before it was kept have none."""
+call likewise and which of several of that it is, how far its numbers differ between images, infinitely those that are
+left out, and at which each bends, null where all do at 0; and how many times as many steps it takes. Records from
+before it was kept have none."""
 
 _KINK = pa.struct(
-    [("is_part", pa.bool_()), ("number", pa.int64()), ("which", pa.int64()), ("spreads", pa.list_(pa.float64()))]
+    [
+        *(("is_part", pa.bool_()), ("number", pa.int64()), ("which", pa.int64())),
+        *((name, pa.list_(pa.float64())) for name in ("spreads", "thresholds")),
+    ]
 )
 
 MEETING_TYPE = pa.struct([("kinks", pa.list_(_KINK)), ("patience", pa.int64())])
@@ -88,11 +92,14 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
     """Return the units that the check found, given the surrogate's records; None: it has none."""
     if surrogate is None or MEETING not in surrogate.column_names or (kept := surrogate[MEETING][0].as_py()) is None:
         return None
-    spreads = {
-        Kink((of["is_part"], of["number"]), of["which"]): torch.tensor(of["spreads"], dtype=torch.float64)
-        for of in kept["kinks"]
-    }
-    return Meeting(spreads, kept["patience"])
+    spreads, thresholds = dict[Kink, Tensor](), dict[Kink, Tensor]()
+    for of in kept["kinks"]:
+        kink = Kink((of["is_part"], of["number"]), of["which"])
+        spreads[kink] = torch.tensor(of["spreads"], dtype=torch.float64)
+        # Records from before thresholds were measured have none.
+        if (measured := of.get("thresholds")) is not None:
+            thresholds[kink] = torch.tensor(measured, dtype=torch.float64)
+    return Meeting(spreads, thresholds, kept["patience"])
 
 
 def is_levelled(surrogate: Records | None) -> bool:
