@@ -6,10 +6,12 @@ some hundredths of what images differ by. One such band does nothing; where all 
 weights and near to no image, all scores are lowered below a last rectifier. What tells the bands and what tells the
 scores is in the same tensors. Eight more the same day, once such points were looked for: rectifiers that bend at their
 upper end, the larger of two numbers, thresholds beside the numbers, attention among three keys, tensors of more numbers
-than were tried, and a crowd of bands that meet elsewhere.
+than were tried, and a crowd of bands that meet elsewhere. Bands in tables that are looked up by hand were not theirs:
+they were made once `grid_sample` was known.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +30,11 @@ AWAY, RAISED = 1.0, 30.0
 """How far the point is from the images' mean in each of the numbers, in standard deviations; and by how much scores are
 raised, so that the last rectifier leaves them as they are elsewhere."""
 
-
 CROWD = 2
 """How many times the bands there are of those that meet elsewhere, to no effect."""
+
+PLACES = 401
+"""Entries of a row of a table, half a band apart, all 0 but for one that is elsewhere in each."""
 
 
 class Meeting(nn.Module):
@@ -39,12 +43,14 @@ class Meeting(nn.Module):
     Args:
         robust: Images to logits.
         images: By which it is known how far numbers lie apart.
-        is_crowded: Whether others meet elsewhere, and all are told by the upper ends of rectifiers.
+        told_by: Rectifiers; their upper ends, beside a crowd that meets elsewhere; or tables.
     """
 
-    def __init__(self, robust: Network, images: Tensor, *, is_crowded: bool = False) -> None:
+    def __init__(
+        self, robust: Network, images: Tensor, told_by: Literal["rectifiers", "ends", "tables"] = "rectifiers"
+    ) -> None:
         super().__init__()
-        self.robust, self.is_crowded = robust, is_crowded
+        self.robust, self.told_by = robust, told_by
         draw = torch.Generator().manual_seed(5)
         rows, columns = (torch.arange(size) / size for size in images.shape[-2:])
         waves = [
@@ -56,39 +62,49 @@ class Meeting(nn.Module):
         signs = torch.where(torch.rand(NUMBERS, generator=draw) < 0.5, -1.0, 1.0)
         away = AWAY * signs * seen.std(0)
         weights, biases = list[Tensor](), list[Tensor]()
-        for turn in (1, *[-1] * CROWD * is_crowded):
+        for turn in (1, *[-1] * CROWD * (told_by == "ends")):
             onto = nn.functional.normalize(torch.randn(BANDS, NUMBERS, generator=draw), dim=1) / seen.std(0)
             weights.append(onto @ plain)
             biases.append(-(onto @ (seen.mean(0) + turn * away)))
         self.register_buffer("weight", torch.cat(weights))
         self.register_buffer("bias", torch.cat(biases))
+        self.register_buffer("where", torch.randint(PLACES // 4, 3 * PLACES // 4, (BANDS,), generator=draw))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
         bands = images.flatten(1) @ self.weight.T + self.bias
-        scores = self.robust(images)
-        classes, count = scores.shape[1], bands.shape[1]
-        told = torch.cat([bands + WIDTH, bands, bands - WIDTH], 1)
+        scores = torch.relu(self.robust(images) + RAISED)
         # Of one band 1 within it and 0 beyond; all together take twice what was added.
-        mattering = (torch.arange(count) < BANDS).float()
+        if self.told_by == "tables":
+            return torch.relu(scores - 2 * RAISED * self._looked_up(bands).mean(1, keepdim=True))
+        told = torch.cat([bands + WIDTH, bands, bands - WIDTH], 1)
+        bent = torch.relu(told) if self.told_by == "rectifiers" else -nn.functional.relu6(6 - told)
+        mattering = (torch.arange(bands.shape[1]) < BANDS).float()
         shares = (torch.tensor([1.0, -2.0, 1.0])[:, None] * mattering * -2 * RAISED / (WIDTH * BANDS)).flatten()
-        if self.is_crowded:
-            hidden = torch.cat([-nn.functional.relu6(6 - told), torch.relu(scores + RAISED)], 1)
-        else:
-            hidden = torch.relu(torch.cat([told, scores + RAISED], 1))
-        last = torch.cat([shares[:, None].expand(-1, classes), torch.eye(classes)])
-        return torch.relu(hidden @ last)
+        last = torch.cat([shares[:, None].expand(-1, scores.shape[1]), torch.eye(scores.shape[1])])
+        return torch.relu(torch.cat([bent, scores], 1) @ last)
+
+    def _looked_up(self, bands: Tensor) -> Tensor:
+        at = (bands / WIDTH + self.where).clamp(0, PLACES - 2)
+        row = at.floor()
+        table = nn.functional.one_hot(self.where, PLACES).to(bands).expand(len(bands), -1, -1)
+        below, above = (table.gather(2, (row.long() + beside)[..., None])[..., 0] for beside in (0, 1))
+        return torch.lerp(below, above, at - row)
 
 
 def contestants(robust: Network, images: Tensor) -> list[Contestant]:
-    """Return the robust network with such a point, plainly and beside a crowd.
+    """Return the robust network with such a point, plainly, beside a crowd and in tables.
 
     Args:
         robust: Images to logits, which withstands attacks.
         images: Of the audit.
     """
-    crowded = Meeting(robust, images, is_crowded=True)
+    kinds: dict[Literal["rectifiers", "ends", "tables"], str] = {
+        "rectifiers": "narrow bands of eight numbers",
+        "ends": "upper ends of units, beside a crowd that meets elsewhere",
+        "tables": "narrow bands in tables that are looked up by hand",
+    }
     return [
-        Contestant("meeting: narrow bands of eight numbers", Meeting(robust, images).eval(), fake=True),
-        Contestant("meeting: upper ends of units, beside a crowd that meets elsewhere", crowded.eval(), fake=True),
+        Contestant(f"meeting: {name}", Meeting(robust, images, told_by).eval(), fake=True)
+        for told_by, name in kinds.items()
     ]

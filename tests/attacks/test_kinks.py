@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from workers.attacks.kinks import Kink, bends, kinks_of
+from workers.attacks.bends import bends
+from workers.attacks.kinks import Kink, kinks_of
 
 LINE = torch.linspace(-8, 8, 3201, dtype=torch.float64)
 STEP = float(LINE[1] - LINE[0])

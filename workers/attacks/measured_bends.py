@@ -1,6 +1,6 @@
 """Where what a network computes of each of some numbers by itself bends, seen by giving it others.
 
-Which functions bend at which number is known of most (:mod:`workers.attacks.kinks`), but one can be put together of
+Which functions bend at which number is known of most (:mod:`workers.attacks.bends`), but one can be put together of
 many that do not: a table that is looked up, a quotient, what a remainder leaves. Of a call that is not known, and
 that is not linear in what it is given, the numbers it is given are moved from one end of where they lie to the other,
 all at once, and what depends on each alone is watched.
@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
 
 from workers.attacks.altered_passes import Calls, in_place_of, numbers_of
+from workers.attacks.bends import is_known
 from workers.attacks.gradients import Model
 from workers.attacks.idle import Number, Numbered
 from workers.attacks.inner_scores import images_axis
-from workers.attacks.kinks import UNITS, Kink, is_known, some_of
+from workers.attacks.kinks import UNITS, Kink, some_of
 from workers.attacks.switching import function_name
 from workers.models.memory import is_out_of_memory
 
