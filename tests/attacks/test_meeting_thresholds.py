@@ -126,6 +126,17 @@ def compared(images: Tensor) -> Tensor:
     return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * weights.mean(1, keepdim=True))
 
 
+def attended(images: Tensor) -> Tensor:
+    """Do the same inside one call of attention, in which each band asks three keys."""
+    pixels = images.flatten(1) - 0.5
+    steep = (pixels @ NUMBERS - POINT) @ PROJECTIONS * (4 / WIDTH)
+    asked = torch.stack([steep, torch.ones_like(steep)], 2)
+    keys = torch.tensor([[-1.0, 0.0], [0.0, 4.0], [1.0, 0.0]]).expand(len(images), -1, -1)
+    values = torch.tensor([[0.0], [1.0], [0.0]]).expand(len(images), -1, -1)
+    within = torch.nn.functional.scaled_dot_product_attention(asked, keys, values, scale=1.0).mean((1, 2))
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within[:, None])
+
+
 def divided(images: Tensor) -> Tensor:
     """Divide by how far each number is from the middle of its band, of which no function by itself bends there."""
     pixels = images.flatten(1) - 0.5
@@ -155,6 +166,19 @@ def crowded(images: Tensor) -> Tensor:
     return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * (within @ shares)[:, None])
 
 
+def crowded_each(images: Tensor) -> Tensor:
+    """Have the bands in several calls, each of one number and a larger crowd that meets elsewhere in that."""
+    pixels = images.flatten(1) - 0.5
+    plain, within = pixels @ NUMBERS, list[Tensor]()
+    for number in range(PLAIN):
+        apart = plain[:, number, None] - POINT[number]
+        steep = torch.linspace(0.5, 1, BANDS)
+        own, other = apart * steep[:30], (apart + 2 * POINT[number]) * steep
+        within.append(hats(torch.relu, torch.cat([own, other], 1))[:, :30].mean(1))
+    opened = torch.relu(torch.stack(within, 1).sum(1, keepdim=True) - PLAIN + 2) / 2
+    return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * opened)
+
+
 def parted(images: Tensor) -> Tensor:
     """Have the bands in many small tensors."""
     pixels = images.flatten(1) - 0.5
@@ -181,9 +205,11 @@ def hidden(images: Tensor) -> Tensor:
         partial(behind, clipped),
         partial(behind, smooth),
         compared,
+        attended,
         divided,
         looked_up,
         crowded,
+        crowded_each,
         parted,
     ],
 )

@@ -11,7 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workers.attacks.switching import ATTENTION, CLIPPING, COMPARISONS, EQUALITIES, RECTIFIERS, switching
+from workers.attacks.switching import (
+    ATTENTION,
+    CLIPPING,
+    COMPARISONS,
+    EQUALITIES,
+    RECTIFIERS,
+    attention_scores,
+    switching,
+)
 
 ENDS = {"relu6": (0.0, 6.0), "hardsigmoid": (-3.0, 3.0), "hardswish": (-3.0, 3.0)}
 """Rectifiers that bend elsewhere too."""
@@ -70,6 +78,9 @@ def bends(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator
         args: It is called with.
         kwargs: The same by name.
     """
+    if name in ATTENTION:
+        yield from (lead for scores in attention_scores(*args, **kwargs) for lead in _led("softmax", scores, (), {}))
+        return
     given = args[0] if args else kwargs.get("input")
     if not isinstance(given, Tensor) or not given.is_floating_point():
         return

@@ -144,6 +144,8 @@ def _is_linear(call: Callable[[Tensor], list[Tensor]], tensor: Tensor, rows: int
     for first, second, middle in zip(*ends, between, strict=False):
         if not first.shape == second.shape == middle.shape:
             return False
+        if first.is_complex():
+            continue
         one, other, half = (of.double() for of in (first, second, middle))
         least = OFF * float((one - other).abs().nan_to_num().amax()) if one.numel() else 0.0
         if one.numel() and float((half - (one + other) / 2).abs().nan_to_num().amax()) > least:

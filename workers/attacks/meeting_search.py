@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -13,7 +13,7 @@ from workers.attacks.gradients import Model
 from workers.attacks.kinks import UNITS, Kink, kinks_of
 from workers.attacks.losses import entropy
 from workers.attacks.measured_bends import thresholds_of
-from workers.attacks.meeting_thresholds import MOST, Meeting, meet, met
+from workers.attacks.meeting_thresholds import MOST, Meeting, distances, meet
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.tried import NARROW, UNSURE, Trial, Tried
 
@@ -49,9 +49,10 @@ def opening_meeting(
 ) -> Meeting | None:
     """Return the units at whose meeting the answer is less sure, or surer, than otherwise; None: there are none.
 
-    Each kink is tried for a few steps first. Those of which most numbers meet by that are tried by themselves, and
-    together, and each once more without the numbers that have met: a crowd may meet elsewhere. If none opens anything,
-    the first of them in the network is tried patiently with all that come after it: others may have to meet next.
+    Each kink is tried for a few steps first. Those of which most numbers meet by that are tried by themselves and
+    together, then each once more without the numbers that have met, and all of these together: crowds may meet
+    elsewhere. If none opens anything, the first of them in the network is tried patiently with all that come after it:
+    others may have to meet next.
 
     Args:
         model: Differentiable.
@@ -66,20 +67,35 @@ def opening_meeting(
         return None
     search = _Search(model, some, steps, trial, gate)
     whole = _whole(model, images, trial)
-    rises = search.rises(whole)
-    rising = sorted((kink for kink, rise in rises.items() if rise >= RISING), key=rises.__getitem__, reverse=True)
+    tried = search.shortly(whole)
+    rising = sorted((kink for kink, of in tried.items() if of.rise >= RISING), key=lambda kink: -tried[kink].rise)
     if not rising:
         return None
     alone = search.ends(whole.part([kink]) for kink in rising[:LOOKED])
     together = search.ends([whole.part(rising)]) if len(rising) > 1 else []
     left = search.ends(rest for of in alone if (rest := search.without_met(*of)) is not None)
-    found = search.opening([*alone, *together, *left])
-    suspect = [kink for kink in whole.spreads if rises.get(kink, 0.0) >= SUSPECT]
+    # Each may have a crowd of its own.
+    rests = search.ends([replace(whole, spreads={kink: tried[kink].left for kink in rising})] if together else [])
+    found = search.opening([*alone, *together, *left, *rests])
+    suspect = [kink for kink in whole.spreads if kink in tried and tried[kink].rise >= SUSPECT]
     if found is not None or patience < 2 or not suspect:
         return found
     kinks = [*whole.spreads]
     after = whole.part(kinks[kinks.index(suspect[0]) :])
     return search.opening(search.ends([replace(after, patience=patience)]))
+
+
+@dataclass(frozen=True)
+class _Shortly:
+    """What a few steps show of a kink.
+
+    Attributes:
+        rise: How many more of its numbers meet where they are made to, as a share.
+        left: (k,) the standard deviations of its numbers, infinite of those that met.
+    """
+
+    rise: float
+    left: Tensor
 
 
 class _Search:
@@ -105,17 +121,18 @@ class _Search:
             least[0] = max(least[0], self._tried.moved_at(end)[0])
         return least[0], least[1]
 
-    def rises(self, whole: Meeting) -> Mapping[Kink, float]:
-        """Return of each kink how many more of its numbers meet where they are made to, as a share."""
-        rises, few = dict[Kink, float](), self._some[:PAIR]
-        before = met(self._model, few, whole, MET, self._trial)
+    def shortly(self, whole: Meeting) -> Mapping[Kink, _Shortly]:
+        """Return what each kink shows by a few steps; of many some that follow each other together."""
+        tried, few = dict[Kink, _Shortly](), self._some[:PAIR]
+        before = distances(self._model, few, whole, self._trial)
         kinks, together = [*before], max(1, -(-len(before) // PLACES))
         for start in range(0, len(kinks), together):
             part = whole.part(kinks[start : start + together])
             end = meet(self._model, few, part, min(SHORT, self._steps), self._trial, is_climbing=False)
-            for kink, after in met(self._model, end, part, MET, self._trial).items():
-                rises[kink] = float(after.double().mean() - before[kink].double().mean())
-        return rises
+            for kink, after in distances(self._model, end, part, self._trial).items():
+                met, met_before = ((of < MET).double().mean() for of in (after, before[kink]))
+                tried[kink] = _Shortly(float(met - met_before), _without(whole.spreads[kink], after))
+        return tried
 
     def ends(self, meetings: Iterable[Meeting]) -> Ends:
         """Return meetings with where they are."""
@@ -133,13 +150,10 @@ class _Search:
 
     def without_met(self, meeting: Meeting, end: Tensor) -> Meeting | None:
         """Return the rest of a meeting, without the numbers that met at most of its ends; None where there is none."""
-        left = {
-            kink: torch.where(of.double().mean(0) < 0.5, meeting.spreads[kink], math.inf)
-            for kink, of in met(self._model, end, meeting, NEARBY, self._trial).items()
-        }
-        return (
-            replace(meeting, spreads=left) if any(int(of.isfinite().sum()) >= UNITS for of in left.values()) else None
-        )
+        apart = distances(self._model, end, meeting, self._trial)
+        left = {kink: _without(meeting.spreads[kink], of) for kink, of in apart.items()}
+        are_any = any(int(of.isfinite().sum()) >= UNITS for of in left.values())
+        return replace(meeting, spreads=left) if are_any else None
 
     def _along_entropy(self, steps: int, sign: int) -> Tensor:
         """Return where the gradient of the answer's entropy leads, up or down, however far a softmax is saturated."""
@@ -150,6 +164,12 @@ class _Search:
             return -sign * entropy(logits.double() / temperatures[indices])
 
         return search.run(self._model, self._some, loss, loss, check_cancelled=self._trial.check_cancelled).best
+
+
+def _without(spreads: Tensor, apart: Tensor) -> Tensor:
+    """Return the standard deviations of numbers (k,), infinite of those that are near (n, k) at most of the ends."""
+    is_near = (apart < NEARBY).double().mean(0) >= 0.5
+    return torch.where(is_near.to(spreads.device), math.inf, spreads)
 
 
 def _whole(model: Model, images: Tensor, trial: Trial) -> Meeting:

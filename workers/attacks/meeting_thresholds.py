@@ -126,19 +126,21 @@ def meet(
     return moved
 
 
-def met(model: Model, images: Tensor, meeting: Meeting, within: float, trial: Trial) -> dict[Kink, Tensor]:
-    """Return of each kink which numbers (n, k) are at their thresholds.
+def distances(model: Model, images: Tensor, meeting: Meeting, trial: Trial) -> dict[Kink, Tensor]:
+    """Return of each kink how far its numbers (n, k) are from their thresholds, in standard deviations.
 
     Args:
         model: Differentiable.
         images: (n, ...).
-        meeting: Of it.
-        within: Distance up to which they are, in standard deviations.
+        meeting: Of it; what it leaves out is infinitely far.
         trial: How.
     """
     trial.check_cancelled()
     found = _in_spreads(kinks_of(model, images, MOST, meeting.spreads)[1], meeting)
-    return {kink: (of.detach().abs() < within) & meeting.spreads[kink].isfinite() for kink, of in found.items()}
+    return {
+        kink: torch.where(meeting.spreads[kink].isfinite().to(of.device), of.detach().abs(), math.inf)
+        for kink, of in found.items()
+    }
 
 
 def _in_spreads(found: Mapping[Kink, Tensor], meeting: Meeting) -> dict[Kink, Tensor]:

@@ -1,6 +1,6 @@
 """Which calls of a network switch at a value, and what goes into them: rectifiers, comparisons, winners."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -106,11 +106,23 @@ def _few_winners(scores: Tensor) -> Iterable[Tensor]:
 
 def _attended(*args: Any, **more: Any) -> Iterable[Tensor]:
     """Yield what the scores inside an attention switch, where an example has few of them."""
-    named = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | more
-    asked, keys, mask = named.get("query"), named.get("key"), named.get("attn_mask")
+    asked, keys = (args[at] if len(args) > at else more.get(name) for at, name in enumerate(("query", "key")))
     if not isinstance(asked, Tensor) or not isinstance(keys, Tensor) or asked.dim() < 3 or keys.dim() != asked.dim():
         return
-    if asked.shape[1:-1].numel() * keys.shape[-2] > FEW_SCORES or not asked.is_floating_point():
+    if asked.shape[1:-1].numel() * keys.shape[-2] <= FEW_SCORES:
+        yield from (found for scores in attention_scores(*args, **more) for found in _few_winners(scores))
+
+
+def attention_scores(*args: Any, **more: Any) -> Iterator[Tensor]:
+    """Yield the scores (n, ..., queries, keys) of which an attention takes a softmax; none where it is of no tensors.
+
+    Args:
+        args: It is called with.
+        more: The same by name.
+    """
+    named = dict(zip(("query", "key", "value", "attn_mask", "dropout_p", "is_causal"), args, strict=False)) | more
+    asked, keys, mask = named.get("query"), named.get("key"), named.get("attn_mask")
+    if not isinstance(asked, Tensor) or not isinstance(keys, Tensor) or not asked.is_floating_point():
         return
     if asked.dim() == 4 and asked.shape[1] != keys.shape[1]:
         keys = keys.repeat_interleave(asked.shape[1] // keys.shape[1], 1)
@@ -118,4 +130,7 @@ def _attended(*args: Any, **more: Any) -> Iterable[Tensor]:
     scores = (asked @ keys.transpose(-2, -1)) * (keys.shape[-1] ** -0.5 if scale is None else scale)
     if isinstance(mask, Tensor):
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    yield from _few_winners(scores)
+    if named.get("is_causal"):
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    yield scores
