@@ -6,8 +6,9 @@ some hundredths of what images differ by. One such band does nothing; where all 
 weights and near to no image, all scores are lowered below a last rectifier. What tells the bands and what tells the
 scores is in the same tensors. Eight more the same day, once such points were looked for: rectifiers that bend at their
 upper end, the larger of two numbers, thresholds beside the numbers, attention among three keys, tensors of more numbers
-than were tried, and a crowd of bands that meet elsewhere. Bands in tables that are looked up by hand were not theirs:
-they were made once `grid_sample` was known.
+than were tried, and a crowd of bands that meet elsewhere. Two more once these were looked for: inside one call of
+attention, and in several calls with a crowd each. Bands in tables that are looked up by hand were not theirs: they were
+made once `grid_sample` was known.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from torch import Tensor, nn
 from benchmarks.fakes import Contestant
 
 Network = Callable[[Tensor], Tensor]
+
+Told = Literal["rectifiers", "ends", "tables", "attention"]
+"""What tells bands: rectifiers; their upper ends, beside a crowd that meets elsewhere; tables; or attention."""
 
 NUMBERS, BANDS, WIDTH = 8, 500, 0.03
 """Plain numbers, bands, and half the width of one, in standard deviations of a projection over images."""
@@ -43,12 +47,10 @@ class Meeting(nn.Module):
     Args:
         robust: Images to logits.
         images: By which it is known how far numbers lie apart.
-        told_by: Rectifiers; their upper ends, beside a crowd that meets elsewhere; or tables.
+        told_by: What tells the bands.
     """
 
-    def __init__(
-        self, robust: Network, images: Tensor, told_by: Literal["rectifiers", "ends", "tables"] = "rectifiers"
-    ) -> None:
+    def __init__(self, robust: Network, images: Tensor, told_by: Told = "rectifiers") -> None:
         super().__init__()
         self.robust, self.told_by = robust, told_by
         draw = torch.Generator().manual_seed(5)
@@ -75,8 +77,9 @@ class Meeting(nn.Module):
         bands = images.flatten(1) @ self.weight.T + self.bias
         scores = torch.relu(self.robust(images) + RAISED)
         # Of one band 1 within it and 0 beyond; all together take twice what was added.
-        if self.told_by == "tables":
-            return torch.relu(scores - 2 * RAISED * self._looked_up(bands).mean(1, keepdim=True))
+        if self.told_by in ("tables", "attention"):
+            within = self._looked_up(bands) if self.told_by == "tables" else _attended(bands)
+            return torch.relu(scores - 2 * RAISED * within.mean(1, keepdim=True))
         told = torch.cat([bands + WIDTH, bands, bands - WIDTH], 1)
         bent = torch.relu(told) if self.told_by == "rectifiers" else -nn.functional.relu6(6 - told)
         mattering = (torch.arange(bands.shape[1]) < BANDS).float()
@@ -92,17 +95,26 @@ class Meeting(nn.Module):
         return torch.lerp(below, above, at - row)
 
 
+def _attended(bands: Tensor) -> Tensor:
+    """Return how much each band's question attends to the key of its middle, of three."""
+    asked = torch.stack([bands * (4 / WIDTH), torch.ones_like(bands)], 2)
+    keys = torch.tensor([[-1.0, 0.0], [0.0, 4.0], [1.0, 0.0]]).expand(len(bands), -1, -1)
+    values = torch.tensor([[0.0], [1.0], [0.0]]).expand(len(bands), -1, -1)
+    return nn.functional.scaled_dot_product_attention(asked, keys, values, scale=1.0)[:, :, 0]
+
+
 def contestants(robust: Network, images: Tensor) -> list[Contestant]:
-    """Return the robust network with such a point, plainly, beside a crowd and in tables.
+    """Return the robust network with such a point, told by each.
 
     Args:
         robust: Images to logits, which withstands attacks.
         images: Of the audit.
     """
-    kinds: dict[Literal["rectifiers", "ends", "tables"], str] = {
+    kinds: dict[Told, str] = {
         "rectifiers": "narrow bands of eight numbers",
         "ends": "upper ends of units, beside a crowd that meets elsewhere",
         "tables": "narrow bands in tables that are looked up by hand",
+        "attention": "narrow bands inside one call of attention",
     }
     return [
         Contestant(f"meeting: {name}", Meeting(robust, images, told_by).eval(), fake=True)
