@@ -38,6 +38,7 @@ from benchmarks.remembering_image_fakes import contestants as remembering_image_
 from benchmarks.shared_image_fakes import contestants as shared_image_fakes
 from benchmarks.shipped import shipped_judgements
 from benchmarks.undecided_image_fakes import contestants as undecided_image_fakes
+from benchmarks.watching_image_fakes import contestants as watching_image_fakes
 from benchmarks.waved_image_fakes import contestants as waved_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement
@@ -220,6 +221,7 @@ def main() -> int:
         contestants += undecided_image_fakes(case.model, robust.model, case.images, radius)
         contestants += shared_image_fakes(case.model, case.images)
         contestants += meeting_image_fakes(robust.model, case.images)
+        contestants += watching_image_fakes(robust.model)
     rows = []
     print(f"{'model':44} {'mus':>6} {'worst':>6} {'calib.':>6} {'s':>5}  lenient / standard / strict; flags")
     for contestant in contestants:

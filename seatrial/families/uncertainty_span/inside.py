@@ -20,6 +20,10 @@ MEETING_EXAMPLES = 8
 """Examples with which it is seen whether units open something where their thresholds meet, at most, and one in
 eight."""
 
+CONFINED_EXAMPLES, CONFINED_STEPS = 4, 6
+"""Examples with which it is seen whether perturbations that are confined to some pixels move the answer farther, at
+most, and one in eight; and for how many steps at first."""
+
 GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
 with a few examples, and where there is a gate as much as a small network takes; and 48 for each place where functions
@@ -31,7 +35,7 @@ def inside_passes(examples: int, steps: int) -> Passes:
 
     Of a network without either, whose gradients hold: twice each example, once more for scores, sixteen for parts of
     tensors, six ways of 128 images, and 21 passes to where a prediction changes and thirteen beside two gradients at
-    either end. Then what it takes to look for a gate.
+    either end. Then what it takes to look for a gate, and for pixels to confine an attack to.
 
     Args:
         examples: Audited.

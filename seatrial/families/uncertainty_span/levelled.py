@@ -15,6 +15,10 @@ BESIDE_PATIENCE, PATIENCE = 1, 7
 """Of them that are levelled where thresholds are made to meet patiently, at most, and how many times as many steps that
 takes as a gate is followed for."""
 
+CONFINED_WAYS, FOR_CONFINED = 2, 1
+"""Attacks that are confined to some pixels, where these lead farther: up the entropy and down; and how many fewer
+scores are levelled beside them, which cost more."""
+
 TRIED_SCORES = 24
 """Of a network that has more: those least like its answer, and each other, that are tried, at most."""
 
@@ -23,13 +27,13 @@ def levelled_passes(budget: Budget) -> Passes:
     """Return what an example costs at most.
 
     Two descents of each of the scores, one that follows a gate or makes thresholds meet, and an ascent from the best
-    end.
+    end; two that are confined to some pixels in place of one of the scores.
     """
     usual, patient = (
         scores * (budget.climb + budget.cross) + times * follow_steps(budget)
         for scores, times in ((INNER_SCORES, 2), (BESIDE_PATIENCE, PATIENCE))
     )
-    return Passes(5 + 2 * INNER_SCORES, max(usual, patient) + budget.refine)
+    return Passes(5 + 2 * INNER_SCORES + CONFINED_WAYS, max(usual, patient) + budget.refine)
 
 
 def follow_steps(budget: Budget) -> int:

@@ -21,11 +21,12 @@ from workers.families.uncertainty_span.inner import (
     SWINGING,
     checked_gradients,
     differs_by_company,
+    find_confinement,
     find_inner_scores,
     find_opening,
     look_inside,
 )
-from workers.families.uncertainty_span.levelled import GATE, GATE_TYPE, INNER, MEETING, MEETING_TYPE
+from workers.families.uncertainty_span.levelled import CONFINED, GATE, GATE_TYPE, INNER, MEETING, MEETING_TYPE
 from workers.families.uncertainty_span.records import to_records
 from workers.models import box_of
 from workers.models.memory import forward
@@ -86,6 +87,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     gate, meeting = find_opening(params, context, images, follow_steps(steps)) if len(images) else (None, None)
     table = table.append_column(GATE, pa.array([gate] + [None] * (rows - 1), GATE_TYPE))
     table = table.append_column(MEETING, pa.array([meeting] + [None] * (rows - 1), MEETING_TYPE))
+    where = find_confinement(params, context, images, follow_steps(steps)) if len(images) else None
+    table = table.append_column(CONFINED, pa.array([where] + [None] * (rows - 1), pa.string()))
     company = differs_by_company(params, context, images) if len(images) else None
     table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))
     agreements = checked_gradients(params, context, images) if len(images) else []

@@ -39,7 +39,8 @@ WITHOUT = {
     "a dormant unit of the network, and a few steps from there",
     INTEGRATED: "images whose pixels lie where gradients from all over the ball add up to least",
     LEVELLED: "images at which scores that the network computes beside its answer are level or turned round, or to "
-    "which the answer leads where what opens a gate says less, or at which the thresholds of many units meet",
+    "which the answer leads where what opens a gate says less, or at which the thresholds of many units meet, or where "
+    "all but some of the pixels are left as they are",
 }
 """Stages whose attacks, by themselves, need no gradient of the model's answer at the image, in words."""
 

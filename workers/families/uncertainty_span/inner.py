@@ -7,6 +7,8 @@ from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import TOGETHER
 from seatrial.families.uncertainty_span.inside import (
+    CONFINED_EXAMPLES,
+    CONFINED_STEPS,
     FOLLOWED_EXAMPLES,
     GRADIENT_EXAMPLES,
     IDLE_EXAMPLES,
@@ -17,6 +19,7 @@ from seatrial.families.uncertainty_span.levelled import INNER_SCORES, PATIENCE, 
 from seatrial.families.uncertainty_span.limits import looked_examples, looked_share
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.closed_gates import ClosedGate
+from workers.attacks.confined import confining
 from workers.attacks.evened_scores import worth_attacking
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
@@ -120,6 +123,20 @@ def find_opening(
         some = _tried(few, params, context, images)
         meeting = opening_meeting(model, mixed, some, steps, trial, patience=PATIENCE, gate=gate)
     return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
+
+
+def find_confinement(params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int) -> str | None:
+    """Return what perturbations are confined to that move the answer farther than others; None: nothing.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+        steps: Of an attack that is confined so.
+    """
+    few = min(CONFINED_EXAMPLES, len(images) // 8)
+    some = _tried(few, params, context, images) if few else images[:0]
+    return confining(context.classifier.logits, some, min(CONFINED_STEPS, steps), steps, _trial(params, context))
 
 
 def _gate_row(gate: ClosedGate) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""The attack on scores inside a network, in case its answer follows from them only where they are level."""
+"""The attack on what a network computes inside, and on some of its pixels alone, where its answer waits for that."""
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.levelled import BESIDE_PATIENCE, follow_steps
+from seatrial.families.uncertainty_span.levelled import BESIDE_PATIENCE, FOR_CONFINED, INNER_SCORES, follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate, follow
+from workers.attacks.confined import confine
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
@@ -56,6 +57,10 @@ _KINK = pa.struct(
 MEETING_TYPE = pa.struct([("kinks", pa.list_(_KINK)), ("patience", pa.int64())])
 """Of that column."""
 
+CONFINED = "confined"
+"""Column beside it, in its first row: what perturbations are confined to that move the answer farther than others.
+Records from before it was kept have none."""
+
 NARROWER = 20.0
 """How many times the first temperature the last is. The first is an example's spread of the scores, at which all
 classes draw near, and the last one at which two do. Of three fakes that wait for about three others within .6 of a
@@ -102,9 +107,21 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
     return Meeting(spreads, thresholds, kept["patience"])
 
 
+def kept_confinement(surrogate: Records | None) -> str | None:
+    """Return what the check found perturbations to be confined to, given the surrogate's records; None: nothing."""
+    if surrogate is None or CONFINED not in surrogate.column_names:
+        return None
+    where: str | None = surrogate[CONFINED][0].as_py()
+    return where
+
+
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    names = () if surrogate is None else (name for name in (INNER, GATE, MEETING) if name in surrogate.column_names)
+    names = (
+        ()
+        if surrogate is None
+        else (name for name in (INNER, GATE, MEETING, CONFINED) if name in surrogate.column_names)
+    )
     columns = [] if surrogate is None else [surrogate[name] for name in names]
     return any(bool(column[0].as_py()) for column in columns)
 
@@ -119,14 +136,16 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     attack = FurtherAttack.begin(params, context, batch)
     alone = attack.reach.copy()
     surrogate = context.records(SURROGATE)
-    meeting, groups = kept_meeting(surrogate), kept_inner_scores(surrogate)
-    if meeting is not None and meeting.patience > 1:
-        groups = groups[:BESIDE_PATIENCE]
+    meeting, where = kept_meeting(surrogate), kept_confinement(surrogate)
+    count = INNER_SCORES if meeting is None or meeting.patience == 1 else BESIDE_PATIENCE
+    groups = kept_inner_scores(surrogate)[: count - FOR_CONFINED * (where is not None)]
     ends = [end for group in groups for end in _level(attack, alone, group)]
     if (gate := kept_gate(surrogate)) is not None:
         ends.append(_follow(attack, alone, gate))
     if meeting is not None:
         ends.append(_meet(attack, alone, meeting))
+    if where is not None:
+        ends += _confine(attack, alone, where)
     attack.reach.take_in(alone)
     first = torch.stack([end.value for end in ends]).argmin(0)
     everyone = torch.arange(len(first), device=first.device)
@@ -144,6 +163,17 @@ def _meet(attack: FurtherAttack, alone: EntropyRange, meeting: Meeting) -> Desce
     """Return where as many units as may be are at their thresholds."""
     found = meet(attack.model, attack.batch.images, meeting, follow_steps(attack.budget), _trial(attack))
     return _seen(attack, alone, found)
+
+
+def _confine(attack: FurtherAttack, alone: EntropyRange, where: str) -> list[Descent]:
+    """Return where the answer is least and most sure of perturbations that are confined to some pixels."""
+    images, steps = attack.batch.images, follow_steps(attack.budget)
+    ways = [torch.full((len(images),), is_up, device=images.device) for is_up in (True, False)]
+    found = [
+        confine(attack.model, images, where, steps, _trial(attack), upwards=upwards, is_annealed=True)[0]
+        for upwards in ways
+    ]
+    return [_seen(attack, alone, end) for end in found]
 
 
 def _trial(attack: FurtherAttack) -> Trial:

@@ -1,0 +1,47 @@
+"""A network that is weak for as long as most of an image stays as it is is told, whatever the cut."""
+
+import numpy as np
+import pytest
+
+from seatrial.families.uncertainty_span.levelled import LEVELLED
+from tests.attacks.test_confined import EPSILON, IMAGES, linear, watching
+from tests.families.uncertainty_span.audits import Model, audit, measure, parameters
+from workers.families.uncertainty_span.levelled import CONFINED, kept_confinement
+
+DATA = (IMAGES, watching(IMAGES).argmax(1))
+PARAMS = parameters(steps=40, effort="standard", epsilon=EPSILON)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return audit(PARAMS, Model(watching, 2), DATA)
+
+
+def test_it_is_told(found) -> None:
+    result, done = found
+    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
+    assert flag.severity == "error"
+    assert "all but some of the pixels are left as they are" in flag.message
+    own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
+    assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
+
+
+def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
+    _, done = found
+    surrogate = done["surrogate"]
+    where = kept_confinement(surrogate)
+    assert where is not None
+    assert where.startswith("what is drawn")
+    assert surrogate[CONFINED][1:].null_count == len(IMAGES) - 1
+    # Records from before it was kept have none.
+    assert kept_confinement(surrogate.drop_columns([CONFINED])) is None
+    assert kept_confinement(None) is None
+    cut = measure(PARAMS, Model(watching, 2), DATA, shards=3)
+    assert cut["surrogate"][CONFINED].equals(surrogate[CONFINED])
+    assert cut[LEVELLED].equals(done[LEVELLED])
+
+
+def test_a_network_that_watches_nothing_has_no_such_stage() -> None:
+    done = measure(parameters(steps=20, effort="standard", epsilon=EPSILON), Model(linear, 2), DATA)
+    assert kept_confinement(done["surrogate"]) is None
+    assert LEVELLED not in done
