@@ -6,6 +6,8 @@ import pytest
 from seatrial.families.uncertainty_span.levelled import LEVELLED
 from tests.attacks.test_confined import EPSILON, IMAGES, linear, watching
 from tests.families.uncertainty_span.audits import Model, audit, measure, parameters
+from workers.attacks.kept_slopes import HALF
+from workers.families.uncertainty_span.inner import SLOPES
 from workers.families.uncertainty_span.levelled import CONFINED, kept_confinement
 
 DATA = (IMAGES, watching(IMAGES).argmax(1))
@@ -24,6 +26,14 @@ def test_it_is_told(found) -> None:
     assert "all but some of the pixels are left as they are" in flag.message
     own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
     assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
+
+
+def test_whatever_it_watches_its_gradients_are_gone_where_it_has_moved(found) -> None:
+    result, done = found
+    assert "failed_gradient_check" in {flag.code for flag in result.flags}
+    slopes = done["surrogate"][SLOPES][0].as_py()
+    assert max(slopes) < HALF
+    assert done["surrogate"][SLOPES][1:].null_count == len(IMAGES) - 1
 
 
 def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
@@ -45,3 +55,4 @@ def test_a_network_that_watches_nothing_has_no_such_stage() -> None:
     done = measure(parameters(steps=20, effort="standard", epsilon=EPSILON), Model(linear, 2), DATA)
     assert kept_confinement(done["surrogate"]) is None
     assert LEVELLED not in done
+    assert min(done["surrogate"][SLOPES][0].as_py()) > 0.9

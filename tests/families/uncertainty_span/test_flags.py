@@ -99,6 +99,22 @@ def test_gradients_that_the_network_does_not_follow_are_flagged_by_both_numbers(
     assert "is 12% of the larger" in flag.message
 
 
+def test_slopes_that_are_gone_a_small_step_away_are_flagged_where_they_are_of_more_than_few() -> None:
+    columns = {"idle": pa.array([[]], pa.list_(pa.string())), "swinging": pa.array([[]], pa.list_(pa.string()))}
+    columns["gradient_agreements"] = pa.array([[1.0] * 64], pa.list_(pa.float64()))
+
+    def found(slopes: list[float] | None) -> list:
+        return flags.inside(pa.table(columns | {"kept_slopes": pa.array([slopes], pa.list_(pa.float64()))}))
+
+    assert flags.inside(pa.table(columns)) == found(None) == found([]) == found([0.9] * 32) == []
+    # The interval of 9 of 32 begins at .137, of 10 at .161.
+    assert found([-1.0] * 9 + [0.9] * 23) == found([0.5] * 32) == []
+    (flag,) = found([0.1] * 10 + [0.9] * 22)
+    assert (flag.code, flag.severity) == ("failed_gradient_check", "error")
+    assert "At 10 of 32 images" in flag.message
+    assert "nowhere but at the image itself" in flag.message
+
+
 def test_a_network_whose_gradients_float32_makes_up_is_told() -> None:
     def lying(images: torch.Tensor) -> torch.Tensor:
         return NETWORK.function(images + ((-2 * images + 1e8) - 1e8))

@@ -18,12 +18,14 @@ from workers.families.uncertainty_span.inner import (
     AGREEMENTS,
     COMPANY,
     IDLE,
+    SLOPES,
     SWINGING,
     checked_gradients,
     differs_by_company,
     find_confinement,
     find_inner_scores,
     find_opening,
+    left_of_slopes,
     look_inside,
 )
 from workers.families.uncertainty_span.levelled import CONFINED, GATE, GATE_TYPE, INNER, MEETING, MEETING_TYPE
@@ -93,6 +95,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))
     agreements = checked_gradients(params, context, images) if len(images) else []
     table = table.append_column(AGREEMENTS, pa.array([agreements] + [None] * (rows - 1), pa.list_(pa.float64())))
+    slopes = left_of_slopes(params, context, images) if len(images) else []
+    table = table.append_column(SLOPES, pa.array([slopes] + [None] * (rows - 1), pa.list_(pa.float64())))
     return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
 
 

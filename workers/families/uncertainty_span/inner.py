@@ -27,6 +27,7 @@ from workers.attacks.gradients import input_gradient
 from workers.attacks.idle import idle_functions
 from workers.attacks.idle_parts import idle_columns
 from workers.attacks.inner_scores import inner_scores
+from workers.attacks.kept_slopes import kept_slopes
 from workers.attacks.losses import margin
 from workers.attacks.meeting_search import opening_meeting
 from workers.attacks.meeting_thresholds import Meeting
@@ -48,6 +49,10 @@ where it does not."""
 
 AGREEMENTS = "gradient_agreements"
 """Column beside them: of each image whose gradient says something, how far the network does that, from 0 to 1."""
+
+SLOPES = "kept_slopes"
+"""Column beside it: of each image that has one what share of its slope is left a small step away. Records from before
+it was kept have none."""
 
 IN_COMPANY = 6
 """Images of either kind that are asked about by themselves."""
@@ -211,6 +216,27 @@ def checked_gradients(params: UncertaintySpanParams, context: ImageContext, imag
     )
     agreements: list[float] = found[~found.isnan()].tolist()
     return agreements
+
+
+def left_of_slopes(params: UncertaintySpanParams, context: ImageContext, images: Tensor) -> list[float]:
+    """Return what share of its slope is left a small step away, of each image that has one.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+    """
+    found = kept_slopes(
+        context.classifier.logits,
+        _first(GRADIENT_EXAMPLES, params, images),
+        params.norm,
+        params.epsilon,
+        box_of(context.classifier),
+        batch_size=TOGETHER,
+        check_cancelled=context.check_cancelled,
+    )
+    kept: list[float] = found[~found.isnan()].tolist()
+    return kept
 
 
 def _trial(params: UncertaintySpanParams, context: ImageContext) -> Trial:
