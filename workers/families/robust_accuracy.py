@@ -32,6 +32,7 @@ from seatrial.statistics.nested import nested_proportion
 from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
+from workers.attacks.kept_slopes import HALF, slope_shares
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 from workers.families.robust_accuracy_first import STANDING, standing_ids
 from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
@@ -41,6 +42,10 @@ STAGES = (FIRST, SECOND)
 
 GRADIENT_FREE = "gradient_free"
 """Column of the records of a model that gave no gradients; not there otherwise."""
+
+SLOPE_GONE = "slope_gone"
+"""Column of whether little of a gradient is left a small step away; not there of a model without gradients, or with
+randomness, nor in records from before it was kept."""
 
 RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
 """Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
@@ -108,6 +113,8 @@ def _attack(ensemble: AutoAttack, context: ImageContext, batch: Batch, standing:
         places = at.to(batch.images.device)
         part = Batch([batch.example_ids[i] for i in at.tolist()], batch.images[places], batch.labels[places])
     evaluation, signs = attack_batch(ensemble, context, part, SECOND)
+    if gives_gradients(context.classifier) and ensemble.draws == 1:
+        signs[SLOPE_GONE] = _slope_gone(ensemble, context, part)
     found = {
         "errored": evaluation.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
         "correct": evaluation.correct.cpu(),
@@ -119,6 +126,13 @@ def _attack(ensemble: AutoAttack, context: ImageContext, batch: Batch, standing:
         rows[name] = torch.zeros(len(stands), dtype=values.dtype)
         rows[name][at] = values
     return rows
+
+
+def _slope_gone(ensemble: AutoAttack, context: ImageContext, batch: Batch) -> Tensor:
+    """Return of which images (n,) less than half of the gradient is left a small step away."""
+    model, norm, cancelled = context.classifier.logits, ensemble.norm, context.check_cancelled
+    shares, _ = slope_shares(model, batch.images, norm, ensemble.epsilon, ensemble.box, cancelled)
+    return (shares < HALF).cpu()
 
 
 def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purpose: str) -> tuple[Evaluation, Columns]:
@@ -272,6 +286,7 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
         checks.gradient_free(ensemble.queries) if GRADIENT_FREE in sound.column_names else None,
         checks.softmax_output(int(_flags(sound, "is_probability").sum()), sound.num_rows),
         checks.zero_gradients(without_gradient, started),
+        _slopes(sound, list(held.values())[-1]),
         _square(held, ensemble, records.num_rows),
         checks.optimizes_at_inference(int(_flags(sound, "runs_backward").sum())),
         checks.losses_replaced(int(sound["classes"][0].as_py()), ensemble.attacks, ensemble.targets),
@@ -287,6 +302,12 @@ def _square(held: Mapping[AttackName, NDArray[np.bool_]], ensemble: AutoAttack, 
         return None
     before, after = (int(held[ensemble.attacks[at]].sum()) for at in (position - 1, position))
     return checks.square_improves(before, after, examples)
+
+
+def _slopes(sound: Records, holding: NDArray[np.bool_]) -> Doubt | None:
+    if SLOPE_GONE not in sound.column_names:
+        return None
+    return checks.failed_gradient_check(int((_flags(sound, SLOPE_GONE) & holding).sum()), int(holding.sum()))
 
 
 def _flags(records: Records, name: str) -> NDArray[np.bool_]:

@@ -40,6 +40,9 @@ DRAWS = 20
 LOOKS = 5
 """Passes of the clean images that are compared with each other."""
 
+SLOPE_STEPS = 3
+"""Steps down the gradient of a clean image by which it is seen how much of it is left."""
+
 FIRST_STEPS = 10
 """Of PGD, in the first of two phases."""
 
@@ -130,8 +133,9 @@ class RobustAccuracyParams(Request):
         else:
             runs = 1 + 2 * TARGETS
             # FAB looks at the image each step leads to, and three times on the line to the nearest at the end.
-            forward += draws + 1 + TARGETS + TARGETS * (self.steps + 3) + self.queries
-            backward = runs * self.steps
+            forward += draws + 1 + TARGETS + TARGETS * (self.steps + 3) + self.queries + SLOPE_STEPS
+            # One to see what is left of it near by.
+            backward = runs * self.steps + 1
         return Passes(samples * forward, samples * backward)
 
     def phases(self, samples: int) -> dict[str, Passes]:

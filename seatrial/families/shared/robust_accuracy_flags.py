@@ -32,6 +32,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         "backward pass; until then only Square counts.",
     ),
     FlagSpec(
+        code="failed_gradient_check",
+        severities=("error",),
+        speaks_of=("robust_accuracy",),
+        meaning="At more than 15 % of the images that held (lower end of the interval) the network does what its "
+        "gradient says nowhere but at the image itself: small steps down it take less than half of that from the lead "
+        "of the prediction. It may watch what every step of an attack moves, and be weak for as long as that stays.",
+        remedy="Audit the network without what answers otherwise where the input is noisy, or attack it adaptively.",
+    ),
+    FlagSpec(
         code="square_improves",
         severities=("error", "warning", "info"),
         speaks_of=("robust_accuracy",),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.attacks import test_confined as confined
 from tests.attacks.autoattack.networks import NET, Linear, near_the_middle
 from tests.families.in_memory import Model
 from tests.families.robust_accuracy.stages import DATA, IMAGES, LABELS, attack, flags, parameters
@@ -114,6 +115,21 @@ def test_flags_are_read_off_the_records() -> None:
         assert codes(sound(broken_by=["square"] * broken + [None] * (40 - broken))) == {"square_improves": severity}
     assert codes(sound(broken_by=["fab-t"] + [None] * 39)) == {}
     assert codes(sound(classes=[3] * 40)) == {"losses_replaced": "info"}
+
+
+def test_slopes_that_are_gone_near_by_count_where_the_image_held() -> None:
+    # The interval of 11 of 40 begins at .146, of 12 at .166.
+    assert codes(sound(slope_gone=[True] * 11 + [False] * 29)) == {}
+    assert codes(sound(slope_gone=[True] * 12 + [False] * 28)) == {"failed_gradient_check": "error"}
+    broken_by = ["apgd-ce"] * 12 + [None] * 28
+    assert codes(sound(slope_gone=[True] * 12 + [False] * 28, broken_by=broken_by)) == {}
+
+
+def test_a_model_that_watches_what_every_step_moves_is_told() -> None:
+    data = (confined.IMAGES, torch.zeros(len(confined.IMAGES), dtype=torch.int64))
+    params = parameters(epsilon=confined.EPSILON, steps=5, queries=20)
+    assert flags(params, Model(confined.watching, 2), data)["failed_gradient_check"].severity == "error"
+    assert "failed_gradient_check" not in flags(params, Model(lambda images: confined.linear(images, 0.1), 2), data)
 
 
 @pytest.mark.parametrize(("stuck", "severity"), [(1, "info"), (4, "warning"), (20, "error")], ids=["1", "4", "20"])

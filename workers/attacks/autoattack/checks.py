@@ -13,8 +13,10 @@ from torch import Tensor
 
 from seatrial.contracts.family import Severity
 from seatrial.families.shared.robust_accuracy import LOOKS
+from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.proportions import score_interval
 from workers.attacks.gradients import Model
+from workers.attacks.kept_slopes import GONE
 from workers.models.memory import forward, run_with_oom_split
 
 LOGIT_DISTANCE = 1e-4
@@ -140,6 +142,26 @@ def zero_gradients(stuck: int, started: int) -> Doubt | None:
         "Audit the model without the part that is not differentiable, or with a smooth stand-in for it in the "
         "backward pass; until then only Square counts.",
         "error" if stuck >= MOST * started else "warning" if stuck >= MANY * started else "info",
+    )
+
+
+def failed_gradient_check(gone: int, held: int) -> Doubt | None:
+    """Doubt attacks of whole steps on a model that does what its gradients say at the images alone.
+
+    Args:
+        gone: Of the examples that held, those at which less than half of the slope is left a small step away
+            (:func:`workers.attacks.kept_slopes.slope_shares`).
+        held: Examples that held.
+    """
+    if not held or clopper_pearson(gone, held)[0] <= GONE:
+        return None
+    return Doubt(
+        "failed_gradient_check",
+        f"At {gone} of the {held} images that held the network does what its gradient says nowhere but at the image "
+        "itself: a sixteenth, an eighth and half of the radius down it the lead of the prediction has lost less than "
+        "half of what the gradient says. What attacks are led by is gone before their first step ends.",
+        "Audit the network without what answers otherwise where the input is noisy, or attack it adaptively.",
+        "error",
     )
 
 

@@ -20,7 +20,7 @@ from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
-from workers.attacks.kept_slopes import HALF
+from workers.attacks.kept_slopes import GONE, HALF
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
@@ -63,10 +63,6 @@ MORE_LEAST = 1e-3
 
 DISAGREES = 0.5
 """Agreement below which a network does not do what its gradient says: over twice as much, or less than half."""
-
-GONE = 0.15
-"""Share of the images at which less than half of the slope is left, lower end of the interval. Of 24 networks and radii
-it is .01 at most, of inputs of 16 levels .02, of eight .11; of five that watch what every step moves .21 to .60."""
 
 DISAGREEING = 0.5
 """Share of the images that it is so on, lower end of the interval. Six networks, architectures from random weights,
