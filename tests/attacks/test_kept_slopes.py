@@ -53,5 +53,5 @@ def test_inputs_that_are_rounded_to_levels_keep_theirs() -> None:
 
 
 def test_nothing_is_said_without_a_slope() -> None:
-    assert bool(kept(lambda images: linear(images.detach()) + 0 * images.sum()).isnan().all())
+    assert bool(kept(lambda images: linear(images.detach())).isnan().all())
     assert kept(linear, IMAGES[:0]).shape == (0,)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from workers.attacks.gradients import Model
+from workers.attacks.gradients import Model, input_gradient
 from workers.attacks.losses import entropy
 from workers.attacks.regions import make_region, per_example, unit_vectors
 from workers.attacks.tried import NARROW, Trial, spread_of
@@ -71,7 +71,7 @@ def confine(
             if step == 0:
                 temperatures = spread_of(logits).unsqueeze(1) / NARROW
             softened = temperatures ** (1 - step / steps) if is_annealed else temperatures
-            (slope,) = torch.autograd.grad(entropy(logits / softened).sum(), followed, allow_unused=True)
+            slope = unit_vectors(input_gradient(entropy(logits / softened), followed))
         values = entropy(logits.detach() / (1 if is_annealed else temperatures))
         if step == 0:
             clean, most = values, math.log(logits.shape[1])
@@ -79,9 +79,9 @@ def confine(
         gained = (signs * (values - clean)).nan_to_num(nan=0.0)
         best = torch.where(per_example(gained > farthest, moved), moved, best)
         farthest = torch.maximum(gained, farthest)
-        if slope is None or step == steps:
+        if step == steps:
             break
-        slope = -per_example(signs.to(slope), slope) * unit_vectors(slope)
+        slope = -per_example(signs.to(slope), slope) * slope
         if step == 0:
             mask = CONFINED[where](origin, slope, trial) if where in CONFINED else mask
         momentum = DECAY * momentum + (_alike(slope) if where == ALIKE else slope) * mask

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from workers.attacks.gradients import Model
+from workers.attacks.gradients import Model, input_gradient
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.regions import Box, Norm, make_region
 from workers.models.memory import forward
@@ -56,8 +56,7 @@ def slope_shares(
         logits = model(followed).double()
         ends = logits.detach().topk(2, dim=1).indices
         lead = _lead(logits, ends)
-        (slope,) = torch.autograd.grad(lead.sum(), followed, allow_unused=True)
-    slope = torch.zeros_like(images) if slope is None else slope.nan_to_num(nan=0.0)
+        slope = input_gradient(lead, followed).nan_to_num(nan=0.0)
     region, kept = make_region(norm, images.detach(), epsilon, box), list[Tensor]()
     for length in NEAR:
         check_cancelled()

@@ -36,6 +36,7 @@ from workers.attacks.kept_slopes import HALF, slope_shares
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 from workers.families.robust_accuracy_first import STANDING, standing_ids
 from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
+from workers.models.memory import run_with_oom_split
 
 STAGES = (FIRST, SECOND)
 """Names of its stages: the second is AutoAttack, and alone unless there are two phases."""
@@ -130,9 +131,13 @@ def _attack(ensemble: AutoAttack, context: ImageContext, batch: Batch, standing:
 
 def _slope_gone(ensemble: AutoAttack, context: ImageContext, batch: Batch) -> Tensor:
     """Return of which images (n,) less than half of the gradient is left a small step away."""
-    model, norm, cancelled = context.classifier.logits, ensemble.norm, context.check_cancelled
-    shares, _ = slope_shares(model, batch.images, norm, ensemble.epsilon, ensemble.box, cancelled)
-    return (shares < HALF).cpu()
+    model, cancelled = context.classifier.logits, context.check_cancelled
+
+    def piece(start: int, stop: int) -> Tensor:
+        images = batch.images[start:stop]
+        return slope_shares(model, images, ensemble.norm, ensemble.epsilon, ensemble.box, cancelled)[0] < HALF
+
+    return torch.cat(run_with_oom_split(piece, 0, len(batch.images))).cpu()
 
 
 def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purpose: str) -> tuple[Evaluation, Columns]:
