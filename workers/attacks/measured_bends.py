@@ -138,7 +138,7 @@ def _is_linear(call: Callable[[Tensor], list[Tensor]], tensor: Tensor, rows: int
         with torch.no_grad():
             ends = call(tensor), call(following)
             between = call((tensor + following) / 2)
-    except (RuntimeError, TypeError, ValueError):
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
         # Whatever cannot be called so is left alone.
         return True
     for first, second, middle in zip(*ends, between, strict=False):
