@@ -114,8 +114,6 @@ def _attack(ensemble: AutoAttack, context: ImageContext, batch: Batch, standing:
         places = at.to(batch.images.device)
         part = Batch([batch.example_ids[i] for i in at.tolist()], batch.images[places], batch.labels[places])
     evaluation, signs = attack_batch(ensemble, context, part, SECOND)
-    if gives_gradients(context.classifier) and ensemble.draws == 1:
-        signs[SLOPE_GONE] = _slope_gone(ensemble, context, part)
     found = {
         "errored": evaluation.non_finite.cpu() | ~signs["answers_apart"].isfinite(),
         "correct": evaluation.correct.cpu(),
@@ -145,7 +143,8 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
 
     Returns:
         What AutoAttack found, and by example: ``answers_right``, ``answers_apart``, ``is_probability``,
-        ``runs_backward``, ``zero_gradient``, ``classes``; those of :func:`doubt`.
+        ``runs_backward``, ``zero_gradient``, ``classes`` and, of a deterministic model, :data:`SLOPE_GONE`; those of
+        :func:`doubt`.
     """
     model = context.classifier.logits
     right, apart = checks.look_again(model, batch.images, batch.labels, check_cancelled=context.check_cancelled)
@@ -164,6 +163,8 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
         "zero_gradient": torch.stack([torch.zeros_like(evaluation.correct), *without_gradient]).any(0),
         "classes": torch.full_like(batch.labels, context.classifier.classes),
     }
+    if by_gradients and ensemble.draws == 1:
+        signs[SLOPE_GONE] = _slope_gone(ensemble, context, batch)
     if not by_gradients:
         signs[GRADIENT_FREE] = torch.ones_like(evaluation.correct)
     return evaluation, {name: values.cpu() for name, values in signs.items()}

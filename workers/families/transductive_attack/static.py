@@ -25,6 +25,7 @@ SIGNS = {
     "runs_backward": pa.bool_(),
     "zero_gradient": pa.bool_(),
     "classes": pa.int64(),
+    robust_accuracy.SLOPE_GONE: pa.bool_(),
 }
 """Columns of signs that AutoAttack is weak on the static model."""
 
