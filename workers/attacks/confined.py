@@ -16,12 +16,9 @@ from torch.nn import functional
 
 from workers.attacks.gradients import Model, input_gradient
 from workers.attacks.losses import entropy
+from workers.attacks.momentum import LATE, MomentumPGD
 from workers.attacks.regions import make_region, per_example, unit_vectors
 from workers.attacks.tried import NARROW, Trial, spread_of
-
-LATE, LENGTH, DECAY = 0.25, 0.5, 0.75
-"""Length of the steps of the second half, as a share of the first's; of those, as a share of the radius; and the weight
-of earlier directions."""
 
 LEAST, MORE = 0.05, 1.25
 """How far the answer is moved, in nats, at least; and how many times as far as everywhere. Of nine fakes (MNIST, l_inf
@@ -84,8 +81,8 @@ def confine(
         slope = -per_example(signs.to(slope), slope) * slope
         if step == 0:
             mask = CONFINED[where](origin, slope, trial) if where in CONFINED else mask
-        momentum = DECAY * momentum + (_alike(slope) if where == ALIKE else slope) * mask
-        length = LENGTH * trial.epsilon * (LATE if step >= (steps + 1) // 2 else 1.0)
+        momentum = MomentumPGD.decay * momentum + (_alike(slope) if where == ALIKE else slope) * mask
+        length = MomentumPGD.step * trial.epsilon * (LATE if step >= (steps + 1) // 2 else 1.0)
         moved = region.step(moved, momentum.clone(), length)
     return best, farthest
 

@@ -35,7 +35,7 @@ def inside_passes(examples: int, steps: int) -> Passes:
 
     Of a network without either, whose gradients hold: twice each example, once more for scores, sixteen for parts of
     tensors, six ways of 128 images, 21 passes to where a prediction changes and thirteen beside two gradients at either
-    end, and two steps down another. Then what it takes to look for a gate, and for pixels to confine an attack to.
+    end, and three steps down another. Then what it takes to look for a gate, and for pixels to confine an attack to.
 
     Args:
         examples: Audited.
@@ -43,4 +43,4 @@ def inside_passes(examples: int, steps: int) -> Passes:
     """
     idle, followed = (looked_examples(most, examples, steps) for most in (IDLE_EXAMPLES, GRADIENT_EXAMPLES))
     gates = min(GATES_MOST, GATES_EACH * examples)
-    return Passes(5 * idle + 784 + 49 * followed, 32 + 5 * followed + gates)
+    return Passes(5 * idle + 784 + 50 * followed, 32 + 5 * followed + gates)

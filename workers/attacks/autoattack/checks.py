@@ -13,10 +13,9 @@ from torch import Tensor
 
 from seatrial.contracts.family import Severity
 from seatrial.families.shared.robust_accuracy import LOOKS
-from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.proportions import score_interval
 from workers.attacks.gradients import Model
-from workers.attacks.kept_slopes import GONE
+from workers.attacks.kept_slopes import LOST, are_gone
 from workers.models.memory import forward, run_with_oom_split
 
 LOGIT_DISTANCE = 1e-4
@@ -153,13 +152,12 @@ def failed_gradient_check(gone: int, held: int) -> Doubt | None:
             (:func:`workers.attacks.kept_slopes.slope_shares`).
         held: Examples that held.
     """
-    if not held or clopper_pearson(gone, held)[0] <= GONE:
+    if not are_gone(gone, held):
         return None
     return Doubt(
         "failed_gradient_check",
-        f"At {gone} of the {held} images that held the network does what its gradient says nowhere but at the image "
-        "itself: a sixteenth, an eighth and half of the radius down it the lead of the prediction has lost less than "
-        "half of what the gradient says. What attacks are led by is gone before their first step ends.",
+        f"At {gone} of the {held} images that held {LOST}. What attacks are led by is gone before their first step "
+        "ends.",
         "Audit the network without what answers otherwise where the input is noisy, or attack it adaptively.",
         "error",
     )

@@ -20,7 +20,7 @@ from seatrial.statistics.estimating import seed_of
 from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
-from workers.attacks.kept_slopes import GONE, HALF
+from workers.attacks.kept_slopes import HALF, LOST, are_gone
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
@@ -187,12 +187,10 @@ def failed_gradient_check(agreements: Sequence[float], slopes: Sequence[float] =
             f"the one that they say, the smaller is {float(np.median(agreements)):.0%} of the larger (median), or the "
             "two go apart along random directions."
         )
-    elif slopes and clopper_pearson(gone, len(slopes))[0] > GONE:
+    elif are_gone(gone, len(slopes)):
         told = (
-            f"At {gone} of {len(slopes)} images the network does what its gradient says nowhere but at the image "
-            "itself: a sixteenth, an eighth and half of the radius down it the lead of the prediction has lost less "
-            "than half of what the gradient says, and ten steps do not change the prediction. What attacks are led by "
-            "is gone before their first step ends."
+            f"At {gone} of {len(slopes)} images {LOST}, and ten steps do not change the prediction. What attacks are "
+            "led by is gone before their first step ends."
         )
     if not told:
         return []

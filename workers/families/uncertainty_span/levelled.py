@@ -117,13 +117,10 @@ def kept_confinement(surrogate: Records | None) -> str | None:
 
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    names = (
-        ()
-        if surrogate is None
-        else (name for name in (INNER, GATE, MEETING, CONFINED) if name in surrogate.column_names)
-    )
-    columns = [] if surrogate is None else [surrogate[name] for name in names]
-    return any(bool(column[0].as_py()) for column in columns)
+    if surrogate is None:
+        return False
+    names = {INNER, GATE, MEETING, CONFINED}.intersection(surrogate.column_names)
+    return any(surrogate[name][0].as_py() for name in names)
 
 
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
