@@ -304,7 +304,7 @@ def test_what_looks_at_the_numbers_of_images_can_be_watched_and_is_named() -> No
 
 
 @pytest.mark.parametrize("kind", ["plain", "residual"])
-@pytest.mark.parametrize("batch", [None, 1, 3, 4, 8, 16])
+@pytest.mark.parametrize("batch", [None, 1, 3, *(pytest.param(batch, marks=pytest.mark.drill) for batch in (4, 8, 16))])
 def test_an_honest_program_is_followed_whatever_batch_it_takes(tmp_path: Path, kind: str, batch: int | None) -> None:
     """The batch is not taken for a channel, nor for the side of an image, that is as long."""
     described = manifest(

@@ -199,7 +199,6 @@ def hidden(images: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "model",
     [
-        hidden,
         partial(behind, capped, sign=-1),
         partial(behind, largest),
         partial(behind, clipped),
@@ -209,8 +208,9 @@ def hidden(images: Tensor) -> Tensor:
         divided,
         looked_up,
         crowded,
-        crowded_each,
-        parted,
+        pytest.param(crowded_each, marks=pytest.mark.drill),
+        pytest.param(parted, marks=pytest.mark.drill),
+        pytest.param(hidden, marks=pytest.mark.drill),
     ],
 )
 def test_wherever_units_bend_and_however_many_meet_elsewhere(model: Callable[[Tensor], Tensor]) -> None:
@@ -262,7 +262,7 @@ def test_where_the_answer_is_surer_counts_too() -> None:
     assert opening_meeting(surer, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
 
 
-@pytest.mark.parametrize("model", [stiff, in_turn])
+@pytest.mark.parametrize("model", [stiff, pytest.param(in_turn, marks=pytest.mark.drill)])
 def test_what_takes_patience_is_found_where_many_meet_and_nothing_opens(model: Callable[[Tensor], Tensor]) -> None:
     assert opening_meeting(model, IMAGES, IMAGES[:6], 30, trial()) is None
     meeting = opening_meeting(model, IMAGES, IMAGES[:6], 30, trial(), patience=7)

@@ -61,7 +61,7 @@ def test_nothing_of_a_network_swings(kind: str, norm: Norm) -> None:
     assert find(made(kind), norm) == []
 
 
-@pytest.mark.parametrize("batch", [None, 1, 3, 16])
+@pytest.mark.parametrize("batch", [None, 3, *(pytest.param(batch, marks=pytest.mark.drill) for batch in (1, 16))])
 def test_a_program_is_looked_at_whatever_batch_it_takes(tmp_path: Path, batch: int | None) -> None:
     described = manifest(
         {"kind": "exported"}, input={"shape": list(SHAPE), "mean": [0.0], "std": [1.0]}, labels=list("abcd")

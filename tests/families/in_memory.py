@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -171,8 +172,12 @@ def run_check(
     autocast: torch.dtype | None = None,
     data_of: Mapping[str, Data] | None = None,
     reduce: bool = True,
+    done: Mapping[str, Records] = MappingProxyType({}),
 ) -> tuple[Result, dict[str, Records]]:
-    """Run every stage in shards of whole grains and reduce; else with no result, which takes most of some checks."""
+    """Run every stage that is not done in shards of whole grains, and reduce; else there is no result.
+
+    Reducing takes most of some checks.
+    """
 
     def source(stage: Stage) -> Data:
         found = data if stage.source == SAMPLE else further
@@ -186,7 +191,9 @@ def run_check(
             further=data_of or {},
         )
 
-    return _run(family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards, reduce=reduce)
+    return _run(
+        family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards, reduce=reduce, done=done
+    )
 
 
 def run_text_check(
@@ -216,8 +223,9 @@ def _run(
     shards: int,
     *,
     reduce: bool = True,
+    done: Mapping[str, Records] = MappingProxyType({}),
 ) -> tuple[Result, dict[str, Records]]:
-    done: dict[str, Records] = {}
+    done = dict(done)
     while (stage := family.next_stage(params, done)) is not None:
         there = available(stage)
         count = min(there, stage.limit or there)

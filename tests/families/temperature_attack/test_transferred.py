@@ -23,6 +23,7 @@ from seatrial.families.temperature_attack.sent import (
     SENT_ONCE,
     TIMES,
     UNMET,
+    WORDS,
     transferred_questions,
 )
 from seatrial.noise.lexicons import stopwords
@@ -37,7 +38,7 @@ from workers.attacks.text.marked_words import CHARACTERS
 from workers.attacks.text.scoring import ScoringService
 from workers.families.contexts import Records, TextExample
 from workers.families.protocol import SAMPLE, Shard
-from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack import estimates, transferred
 from workers.families.temperature_attack.afterwards import edited_otherwise_since
 from workers.families.temperature_attack.family import FAMILY
 from workers.families.temperature_attack.lightly import STRONGEST, sentences
@@ -131,8 +132,15 @@ class Sessions(TextModel):
         self.function.begin_session()
 
 
+FEW_WORDS = 500
+"""Of all texts together: a regression on what is asked about takes the cube of their number."""
+
+
 def asked(
-    function: Answering, texts: list[TextExample] = AUDITED, others: list[TextExample] = OTHERS
+    function: Answering,
+    texts: list[TextExample] = AUDITED,
+    others: list[TextExample] = OTHERS,
+    words: int = FEW_WORDS,
 ) -> tuple[dict[str, Records], list[str]]:
     """Return the tables of the first two stages, and what the second asked; the sample is asked as it is before."""
     seen = list[str]()
@@ -148,16 +156,18 @@ def asked(
     service = ScoringService(kind(heard, ["bad", "good"]), max_bytes=0)
     service.ask_anew([one.text for one in texts])
     done = dict[str, Records]()
-    for stage, of in ((FIRST, others), (TRANSFERRED, texts)):
-        seen.clear()
-        done[stage] = FAMILY.run(PARAMS, Shard(stage, 0, len(of)), Context(of, {None: service}, done))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transferred, "WORDS", words)
+        for stage, of in ((FIRST, others), (TRANSFERRED, texts)):
+            seen.clear()
+            done[stage] = FAMILY.run(PARAMS, Shard(stage, 0, len(of)), Context(of, {None: service}, done))
     return done, seen
 
 
 @pytest.fixture(scope="module")
 def of_honest() -> tuple[dict[str, Records], list[str]]:
     """The same of the model itself, which several tests read."""
-    return asked(honest)
+    return asked(honest, words=WORDS)
 
 
 def flags_of(done: dict[str, Records]) -> str:
@@ -178,7 +188,9 @@ def test_who_is_another_model_to_what_was_asked_is_told() -> None:
     assert f"other shares of the leads of {COUNT} texts that had been asked as they are than of {HERE}" in told
 
 
-@pytest.mark.parametrize("function", [None, another, Met(spared=1)])
+@pytest.mark.parametrize(
+    "function", [None, *(pytest.param(one, marks=pytest.mark.drill) for one in (another, Met(spared=1)))]
+)
 def test_what_is_one_model_to_both_is_left_alone(
     function: Answering | None, of_honest: tuple[dict[str, Records], list[str]]
 ) -> None:

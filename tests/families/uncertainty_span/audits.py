@@ -66,6 +66,11 @@ def measure(
     return run_check(FAMILY, params, model, data, reduce=False, **more)[1]
 
 
+def stages_but(done: Mapping[str, Records], *stages: str) -> dict[str, Records]:
+    """Return the records of all stages but some, which run again where the others are done."""
+    return {name: table for name, table in done.items() if name not in stages}
+
+
 def parameters(**changes: object) -> UncertaintySpanParams:
     return UncertaintySpanParams.model_validate(
         {"kind": "uncertainty_span", "epsilon": 0.1, "steps": 10, "effort": "quick"} | changes

@@ -5,7 +5,7 @@ import pytest
 
 from seatrial.families.uncertainty_span.levelled import LEVELLED
 from tests.attacks.test_confined import EPSILON, IMAGES, linear, watching
-from tests.families.uncertainty_span.audits import Model, audit, measure, parameters
+from tests.families.uncertainty_span.audits import Model, audit, measure, parameters, stages_but
 from workers.attacks.kept_slopes import HALF
 from workers.families.uncertainty_span.inner import SLOPES
 from workers.families.uncertainty_span.levelled import CONFINED, kept_confinement
@@ -46,7 +46,7 @@ def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
     # Records from before it was kept have none.
     assert kept_confinement(surrogate.drop_columns([CONFINED])) is None
     assert kept_confinement(None) is None
-    cut = measure(PARAMS, Model(watching, 2), DATA, shards=3)
+    cut = measure(PARAMS, Model(watching, 2), DATA, shards=3, done=stages_but(done, "surrogate", LEVELLED))
     assert cut["surrogate"][CONFINED].equals(surrogate[CONFINED])
     assert cut[LEVELLED].equals(done[LEVELLED])
 

@@ -16,7 +16,17 @@ def logits(images: Tensor) -> Tensor:
     return torch.relu((images.flatten(1) - 0.5) @ FIRST.T) @ SECOND.T
 
 
-@pytest.mark.parametrize(("samples", "steps"), [(100, 20), (40, 20), (16, 20), (40, 75), (12, 110)])
+# Of few images it is dearest.
+@pytest.mark.parametrize(
+    ("samples", "steps"),
+    [
+        (16, 20),
+        (40, 20),
+        pytest.param(100, 20, marks=pytest.mark.drill),
+        pytest.param(40, 75, marks=pytest.mark.drill),
+        pytest.param(12, 110, marks=pytest.mark.drill),
+    ],
+)
 def test_a_standard_check_costs_four_times_that_at_most(samples: int, steps: int) -> None:
     images = IMAGES[:samples]
     case = Case("linear", torch.nn.Identity(), images, logits(images).argmax(1))
