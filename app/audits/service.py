@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits import repository
+from app.audits.lost import lost_records
 from app.audits.preregistration import preregister
 from app.audits.reading import read_audit
 from app.audits.submitting import add_audit, plan
@@ -15,8 +16,7 @@ from app.web.problems import ConflictError
 from app.web.services import Services
 from seatrial.attestation.key_folder import KeyFolder
 from seatrial.contracts.audits import AuditCreate
-from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError, ArtifactStore
-from seatrial.store.lifecycle import cancel_audit, list_records, retry_audit
+from seatrial.store.lifecycle import cancel_audit, retry_audit
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +73,7 @@ def retry(services: Services, project_id: str, audit_id: str) -> dict[str, Any]:
     with services.database.read() as session:
         if not repository.exists(session, project_id, audit_id):
             raise missing(session, project_id, audit_id, "audit")
-        stored = list_records(session, audit_id)
-    # Before the transaction: a disk may take its time.
-    lost = _lost(services.store, stored)
+    lost = lost_records(services, [audit_id])
     with services.database.write() as session:
         if not repository.exists(session, project_id, audit_id):
             raise missing(session, project_id, audit_id, "audit")
@@ -85,18 +83,3 @@ def retry(services: Services, project_id: str, audit_id: str) -> dict[str, Any]:
         told = read_audit(session, project_id, audit_id)
     services.notifier.notify()
     return told
-
-
-def _lost(store: ArtifactStore, stored: list[tuple[str, str]]) -> list[str]:
-    """Return the shards whose records are gone; those that are damaged are deleted."""
-    lost = []
-    for shard_id, digest in stored:
-        try:
-            store.verify(digest)
-        except ArtifactDamagedError:
-            # Whoever needs it waits for a missing file, and gives up at once on a damaged one.
-            store.delete(digest)
-            lost.append(shard_id)
-        except ArtifactMissingError:
-            lost.append(shard_id)
-    return lost

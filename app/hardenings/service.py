@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audits.events import Look
+from app.audits.lost import lost_records
 from app.deletions.service import missing
 from app.hardenings import repository
 from app.hardenings.submitting import add_hardening, look_up
@@ -14,7 +15,7 @@ from app.web.services import Services
 from seatrial.contracts.hardenings import HardeningCreate, HardeningRead, HardeningSummary
 from seatrial.contracts.states import TERMINAL
 from seatrial.store.database import Database
-from seatrial.store.hardening import cancel_hardening, retry_hardening
+from seatrial.store.hardening import audits_of, cancel_hardening, retry_hardening
 from seatrial.store.tables import HardeningRow
 
 RETRY_AFTER_S = 1
@@ -124,9 +125,13 @@ def retry(services: Services, project_id: str, hardening_id: str) -> dict[str, A
         NotFoundError: The project has none of that id.
         ConflictError: It has not failed.
     """
+    with services.database.read() as session:
+        read_hardening(session, project_id, hardening_id)
+        audits = audits_of(session, hardening_id)
+    lost = lost_records(services, audits)
     with services.database.write() as session:
         before = read_hardening(session, project_id, hardening_id)
-        if not retry_hardening(session, hardening_id):
+        if not retry_hardening(session, hardening_id, lost=lost):
             raise ConflictError(f"Hardening {hardening_id} is {before['state']}: only a failed one can be retried.")
         told = read_hardening(session, project_id, hardening_id)
     services.notifier.notify()

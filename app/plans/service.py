@@ -1,10 +1,11 @@
 """Submitting, reading, cancelling and retrying plans."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from app.audits.lost import lost_records
 from app.plans import repository
 from app.plans.submitting import look_up
 from app.web.idempotency import Answer, fingerprint, once
@@ -14,14 +15,14 @@ from app.web.problems import ConflictError, NotFoundError
 from app.web.services import Services
 from seatrial.contracts.plans import PlanCreate, PlanRead, PlanStepRead
 from seatrial.contracts.states import TERMINAL, RunState
-from seatrial.store.hardening import cancel_hardening, retry_hardening
+from seatrial.store.hardening import audits_of, cancel_hardening, retry_hardening
 from seatrial.store.ids import new_id
 from seatrial.store.lifecycle import cancel_audit, retry_audit
 from seatrial.store.tables import AuditRow, HardeningRow, PlanRow, PlanStepRow
 from seatrial.store.transitions import lock, move
 
 _CANCELS: dict[str, Callable[[Session, str], object]] = {"harden": cancel_hardening, "audit": cancel_audit}
-_RETRIES: dict[str, tuple[type[Any], Callable[[Session, str], object]]] = {
+_RETRIES: dict[str, tuple[type[Any], Callable[..., object]]] = {
     "harden": (HardeningRow, retry_hardening),
     "audit": (AuditRow, retry_audit),
 }
@@ -101,14 +102,18 @@ def retry(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
         NotFoundError: The project has none of that id.
         ConflictError: No step of it has failed.
     """
+    with services.database.read() as session:
+        _get(session, project_id, plan_id)
+        failed = _failed(repository.list_steps(session, plan_id))
+        audits = [] if failed is None else _audits(session, failed)
+    lost = lost_records(services, audits)
     with services.database.write() as session:
         row = _lock(session, project_id, plan_id)
-        steps = repository.list_steps(session, plan_id)
-        failed = next((step for step in steps if step.state == RunState.FAILED), None)
+        failed = _failed(repository.list_steps(session, plan_id))
         if row.state != RunState.FAILED or failed is None:
             why = f" Its verdict is {row.verdict}, which no retry changes." if row.state == RunState.FAILED else ""
             raise ConflictError(f"Plan {plan_id} is {row.state}, and no step of it has failed.{why}")
-        job = _retried_job(session, failed)
+        job = _retried_job(session, failed, lost)
         state = RunState.QUEUED if job is None else RunState.RUNNING
         anew = {"job": job, "error": None, "result": None, "token": None, "lease_until": None, "attempts": 0}
         move(session, PlanStepRow, state, PlanStepRow.id == failed.id, sources={RunState.FAILED}, **anew)
@@ -118,7 +123,18 @@ def retry(services: Services, project_id: str, plan_id: str) -> dict[str, Any]:
     return told
 
 
-def _retried_job(session: Session, step: PlanStepRow) -> str | None:
+def _failed(steps: Sequence[PlanStepRow]) -> PlanStepRow | None:
+    return next((step for step in steps if step.state == RunState.FAILED), None)
+
+
+def _audits(session: Session, step: PlanStepRow) -> list[str]:
+    """Return the audits that a step waits for."""
+    if step.job is None or step.kind not in _RETRIES:
+        return []
+    return [step.job] if step.kind == "audit" else audits_of(session, step.job)
+
+
+def _retried_job(session: Session, step: PlanStepRow, lost: Collection[str]) -> str | None:
     """Return the job a failed step goes on with; None where it begins anew.
 
     A failed audit keeps the records of what succeeded, and a hardening the training; one that somebody retried already
@@ -130,7 +146,7 @@ def _retried_job(session: Session, step: PlanStepRow) -> str | None:
     job: Any = lock(session, table, step.job)
     if job is None or job.state in (RunState.CANCELLED, RunState.CANCELLING):
         return None
-    again(session, step.job)
+    again(session, step.job, lost=lost)
     return step.job
 
 

@@ -4,6 +4,7 @@ Every write of a worker is conditional on its token, as those of shards are; wha
 holds the hardening's row by that event's number.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import insert, update
@@ -127,10 +128,21 @@ def cancel_hardening(session: Session, hardening_id: str) -> bool:
     return True
 
 
-def retry_hardening(session: Session, hardening_id: str) -> bool:
+def audits_of(session: Session, hardening_id: str) -> list[str]:
+    """Return the audits a hardening has submitted."""
+    row = session.get(HardeningRow, hardening_id)
+    return [] if row is None else [audit for audit in (row.audit_before, row.audit_after) if audit is not None]
+
+
+def retry_hardening(session: Session, hardening_id: str, *, lost: Collection[str] = ()) -> bool:
     """Retry what failed: the training anew, or the audits that failed. False when it has not failed.
 
     A training that has succeeded is not repeated.
+
+    Args:
+        session: An open write transaction.
+        hardening_id: Which hardening.
+        lost: Shards of its audits whose records are gone, see :func:`seatrial.store.lifecycle.retry_audit`.
     """
     row = lock(session, HardeningRow, hardening_id)
     if row is None or row.state != RunState.FAILED:
@@ -145,7 +157,7 @@ def retry_hardening(session: Session, hardening_id: str) -> bool:
             audit_id = getattr(row, column)
             audit = None if audit_id is None else lock(session, AuditRow, audit_id)
             if audit is not None and audit.state == RunState.FAILED:
-                retry_audit(session, audit.id)
+                retry_audit(session, audit.id, lost=lost)
             elif audit is not None and audit.state in (RunState.CANCELLED, RunState.CANCELLING):
                 # Whoever cancelled it meant that audit: another is submitted.
                 more[column] = None
