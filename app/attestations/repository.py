@@ -23,12 +23,6 @@ def find_own_judgement(session: Session, audit_id: str) -> JudgementRow | None:
     return policies.find_own_judgement(session, audit_id)
 
 
-def find_judgement(session: Session, audit_id: str, judgement_id: str) -> JudgementRow | None:
-    """Return a judgement of an audit."""
-    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.id == judgement_id)
-    return session.scalar(query)
-
-
 def find_preregistration(session: Session, audit_id: str) -> AttestationRow | None:
     """Return what was signed of an audit when it was submitted."""
     query = select(AttestationRow).where(AttestationRow.audit_id == audit_id, AttestationRow.judgement_id.is_(None))

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.attestations import repository
 from app.attestations.subject import subject_of
+from app.gates import repository as gates
 from app.reports.bundle import build_bundle, get_ended, versions
 from app.reports.bundle_layout import SUMS, evidence_digest
 from app.reports.repository import find_dataset, find_model, list_checks
@@ -178,7 +179,7 @@ def _judgement(session: Session, project_id: str, audit_id: str, judgement_id: s
                 f"Audit {audit_id} has no verdict of its own: submit it with a policy, or name a judgement of it."
             )
         return own
-    found = repository.find_judgement(session, audit_id, judgement_id)
+    found = gates.find_judgement(session, audit_id, judgement_id)
     if found is None:
         raise NotFoundError(f"Audit {audit_id} has no judgement {judgement_id}.")
     return found

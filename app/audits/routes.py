@@ -54,7 +54,7 @@ LastEventId = Annotated[
     "",
     status_code=202,
     response_model=AuditRead,
-    responses=raises(400, 413, 415, 422),
+    responses=raises(400, 409, 413, 415, 422, 429),
     openapi_extra=accepts(AuditCreate, examples=AUDIT_EXAMPLES),
     summary="Submit an audit",
 )

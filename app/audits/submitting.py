@@ -294,7 +294,7 @@ def _most(numbers: list[int | None]) -> int | None:
 def _unmeasured(costs: list[Cost], planned: Plan) -> list[Cost]:
     """Return costs without the passes of checks whose records are there."""
     return [
-        cost if one is None else Cost(cost.kind, forward=0, backward=0, queries=0, seconds=0.0)
+        cost if one is None else Cost(cost.kind, forward=0, backward=0, queries=0, seconds=0.0, memory_bytes=0)
         for cost, one in zip(costs, planned.reused, strict=True)
     ]
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from app.console import repository, service
+from app.console import service
 from app.console.parameters import write_params
 from app.policies.baselines import is_audit_id
 from app.policies.presets import RESERVED
-from app.policies.repository import list_policies
+from app.policies.repository import newest_policies
 from app.policies.service import choose_policy, shipped_policies
 from app.reports.repository import get_audit
 from app.web.identifiers import POLICY, is_id
@@ -116,10 +116,7 @@ def options(session: Session, project_id: str, said: str) -> list[tuple[str, str
 
 def about_checks(session: Session, project_id: str, said: str) -> list[str]:
     """Return which of the policies to choose from say what checks they are about."""
-    stored = list_policies(session, project_id, name=None, before=None, limit=repository.MOST_CHOICES)
-    newest: dict[str, bool] = {}
-    for row in stored:
-        newest.setdefault(row.name, bool(row.document.get("checks")))
+    newest = {row.name: bool(row.document.get("checks")) for row in newest_policies(session, project_id)}
     newest |= {one.name: bool(one.document.get("checks")) for one in shipped_policies()}
     found = [name for name, has_checks in newest.items() if has_checks]
     if said and said not in newest:

@@ -171,9 +171,8 @@ def _remaining(audit: AuditRead) -> str:
 
 def policy_names(session: Session, project_id: str) -> list[str]:
     """Return the names of policies to judge by: those that ship, then the project's own."""
-    rows = stored.list_policies(session, project_id, name=None, before=None, limit=repository.MOST_CHOICES)
     shipped = [policy.name for policy in shipped_policies()]
-    return [*shipped, *sorted({row.name for row in rows}.difference(shipped))]
+    return [*shipped, *(name for name in stored.policy_names(session, project_id) if name not in shipped)]
 
 
 def audit_page(services: Services, project_id: str, audit_id: str) -> AuditPage:

@@ -81,6 +81,12 @@ def add_judgement(session: Session, **columns: Any) -> None:
     session.execute(insert(JudgementRow), columns)
 
 
+def find_judgement(session: Session, audit_id: str, judgement_id: str) -> JudgementRow | None:
+    """Return a judgement of an audit."""
+    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.id == judgement_id)
+    return session.scalar(query)
+
+
 def list_judgements(session: Session, audit_id: str, *, before: str | None, limit: int) -> Iterable[JudgementRow]:
     """Return the judgements of an audit, newest first, read from the database a few at a time."""
     query = select(JudgementRow).where(JudgementRow.audit_id == audit_id)

@@ -19,7 +19,6 @@ from seatrial.reporting.numbers import format_estimate
 from seatrial.store.tables import DatasetRow, ModelRow
 
 ReportFormat = Literal["html", "json", "markdown"]
-_NEWEST = 100
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,8 @@ def judgement_of(session: Session, read: HardeningRead) -> Judgement | None:
     """Return what the new version was judged to be; None where nobody has."""
     if read.result is None or read.result.judgement is None or read.audit_after is None:
         return None
-    rows = gates.list_judgements(session, read.audit_after, before=None, limit=_NEWEST)
-    return next((Judgement.model_validate(row.judgement) for row in rows if row.id == read.result.judgement), None)
+    row = gates.find_judgement(session, read.audit_after, read.result.judgement)
+    return None if row is None else Judgement.model_validate(row.judgement)
 
 
 def flags_of(session: Session, audit_id: str) -> list[Flag]:

@@ -92,6 +92,23 @@ def lock_project(session: Session, project_id: str) -> None:
     session.execute(select(ProjectRow.id).where(ProjectRow.id == project_id).with_for_update(key_share=True))
 
 
+def newest_policies(session: Session, project_id: str) -> Sequence[PolicyRow]:
+    """Return the newest version of each of the project's policies, by name."""
+    other = aliased(PolicyRow)
+    newest = select(func.max(other.version)).where(
+        other.project_id == PolicyRow.project_id, other.name == PolicyRow.name
+    )
+    is_newest = PolicyRow.version == newest.correlate(PolicyRow).scalar_subquery()
+    query = select(PolicyRow).where(PolicyRow.project_id == project_id, is_newest)
+    return session.scalars(query.order_by(PolicyRow.name)).all()
+
+
+def policy_names(session: Session, project_id: str) -> Sequence[str]:
+    """Return the names of the project's policies, in their order."""
+    query = select(PolicyRow.name).where(PolicyRow.project_id == project_id).distinct()
+    return session.scalars(query.order_by(PolicyRow.name)).all()
+
+
 def list_policies(
     session: Session, project_id: str, *, name: str | None, before: str | None, limit: int
 ) -> Iterable[PolicyRow]:

@@ -4,6 +4,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from app.deletions.service import missing
+from app.gates import repository as gates
 from app.policies import repository as policies
 from app.web.problems import NotFoundError
 from seatrial.contracts.policies import Judgement
@@ -96,8 +97,7 @@ def get_judgement(session: Session, audit_id: str, judgement_id: str) -> Judged:
     Raises:
         NotFoundError: The audit has none of that id.
     """
-    query = select(JudgementRow).where(JudgementRow.audit_id == audit_id, JudgementRow.id == judgement_id)
-    row = session.scalar(query)
+    row = gates.find_judgement(session, audit_id, judgement_id)
     if row is None:
         raise NotFoundError(f"Audit {audit_id} has no judgement {judgement_id}.")
     return _judged(row)

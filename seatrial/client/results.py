@@ -117,7 +117,7 @@ class Cost(_Printed, AuditEstimate):
         told = f"about {duration(self.seconds)}"
         if self.seconds_low is not None and self.seconds_high is not None:
             told += f", {expected_range(self.seconds_low, self.seconds_high).removeprefix('expected ')}"
-        return told if self.memory_bytes is None else f"{told}; at most {size(self.memory_bytes)} of memory"
+        return told if not self.memory_bytes else f"{told}; at most {size(self.memory_bytes)} of memory"
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ def test_what_is_there_costs_nothing_and_everything_says_whose_it_is(
     named = told["checks"][0]["reused"]
     assert (named["audit"], named["check"]) == (first["id"], first["checks"][0]["id"])
     assert (told["seconds"], told["forward_passes"], told["backward_passes"]) == (0.0, 0, 0)
+    # Beside another check, the memory is what that one takes.
+    more = {**asked, "checks": [*asked["checks"], {**asked["checks"][0], "epsilon": 0.01}]}
+    alone = estimated(client, {**more, "checks": more["checks"][1:]})["memory_bytes"]
+    assert (told["memory_bytes"], estimated(client, {**more, "reuse": True})["memory_bytes"]) == (0, alone)
+    assert alone > 0
     assert "reused" not in estimated(client, asked)["checks"][0]
     # What costs nothing may have to be measured after all: both say so of a quota, in the same words.
     client.patch("/v1/projects/default", json={"quotas": {"audit_s": 1e-6}})

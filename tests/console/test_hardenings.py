@@ -20,6 +20,7 @@ from seatrial.contracts.training import methods
 from seatrial.store.tables import AuditRow, DatasetRow, HardeningRow
 from tests.audits.acting import make_ready
 from tests.console.conftest import Console, elements, words
+from tests.reports import fabricated_judgements
 from tests.uploads import dataset_manifest, npz, upload, upload_both
 
 POINT = {"train_loss": 1.0, "learning_rate": 0.1, "skipped": 0.0, "loss": 0.5, "accuracy": 0.75, "ece": 0.1}
@@ -146,6 +147,22 @@ def finished(console: Console, ready: dict[str, str], **more: Any) -> str:
             setattr(row, name, value)
         assert session.query(AuditRow).count() == 2
     return hardening_id.rpartition("/")[2]
+
+
+def test_what_it_was_judged_to_be_is_told_however_many_others_judged_since(
+    console: Console, ready: dict[str, str]
+) -> None:
+    hardening_id = finished(console, ready)
+    row, database = stored(console)[0], console.services.database
+    first, *_ = [
+        fabricated_judgements.store(database, str(row.audit_after), fabricated_judgements.CASES[verdict], is_own=False)
+        for verdict in ("warned", *["failed"] * 101)
+    ]
+    with database.write() as session:
+        of = session.get_one(HardeningRow, hardening_id)
+        of.result = {**(of.result or {}), "judgement": first}
+    told = console.client.get(f"/v1/hardenings/{hardening_id}/report", params={"format": "json"}).json()
+    assert (told["judgement"]["id"], told["judgement"]["verdict"]) == (first, "passed")
 
 
 def test_a_page_and_a_report_show_both_versions_and_escape_what_they_are_told(

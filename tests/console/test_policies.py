@@ -4,6 +4,8 @@ import json
 
 import yaml
 
+from app.console.policy_choice import about_checks
+from app.console.service import policy_names
 from app.policies.service import shipped_policies
 from seatrial.store.tables import PolicyRow
 from tests.console.conftest import Console, words
@@ -80,3 +82,18 @@ def test_a_policy_of_rules_this_version_does_not_know_is_still_shown(console: Co
     told = words(console.get("/policies/release"))
     assert "gone.metric" in told
     assert "not known to this version" in told
+
+
+def test_one_that_is_stored_with_every_commit_hides_no_other(console: Console) -> None:
+    for document in ({**RELEASE, "name": "rare", "checks": [{"kind": "uncertainty_span"}]}, RELEASE):
+        console.post("/policies", document=json.dumps(document))
+    with console.services.database.write() as session:
+        row = session.query(PolicyRow).filter_by(name="release").one()
+        project = row.project_id
+        for version in range(2, 302):
+            own = {"id": f"pol_f{version:09d}", "version": version, "digest": f"sha256:{version}"}
+            session.add(PolicyRow(name="release", project_id=project, document=row.document, **own))
+    with console.services.database.read() as session:
+        names = policy_names(session, project)
+        assert names == [*(one.name for one in shipped_policies()), "rare", "release"]
+        assert [name for name in about_checks(session, project, "") if name in ("rare", "release")] == ["rare"]

@@ -118,6 +118,26 @@ def test_a_model_s_check_waits_for_its_file(bench: AuditBench) -> None:
     assert model().state == "ready"
 
 
+@pytest.mark.parametrize(("trouble", "told"), [(full, "machine-trouble"), (None, "unexpected-error")])
+def test_a_model_whose_machine_stays_in_trouble_is_told_so(
+    bench: AuditBench,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Callable[..., Any] | None,
+    told: str,
+) -> None:
+    values = {"state": ModelState.CHECKING, "facts": None, "deferrals": MOST_DEFERRALS}
+    with bench.db.write() as session:
+        session.execute(update(ModelRow).values(**values, attempts=settings.max_attempts - 1))
+    worker = bench.worker()
+    # None cannot be called: a mistake of the work.
+    monkeypatch.setattr(worker.executor, "check", trouble)
+    assert worker.step()
+    with bench.db.read() as session:
+        row = session.get_one(ModelRow, bench.model.id)
+        assert (row.state, (row.problem or {})["code"]) == ("rejected", told)
+
+
 def test_what_never_ends_fails_in_the_end(bench: AuditBench, monkeypatch: pytest.MonkeyPatch) -> None:
     # What runs in the worker's processes was uploaded: it could tell of a full disk for ever.
     assert sum(map(put_off_s, range(MOST_DEFERRALS))) == pytest.approx(86_400, rel=0.02)

@@ -48,16 +48,20 @@ def check_model(database: Database, executor: Executor, settings: Settings, clai
     except WorkError as error:
         values = {"problem": error.problem.model_dump()}
     except Exception as error:
-        if (trouble := trouble_of(error)) is not None and row.deferrals < MOST_DEFERRALS:
-            log.warning("%s is put off: %s", claim.row_id, trouble)
-            _put_off(database, claim, row, told(trouble).model_dump())
-            return
-        log.exception("checking model %s failed at attempt %d", claim.row_id, row.attempts)
-        if row.attempts < settings.max_attempts:
-            with database.write() as session:
-                release(session, ModelRow, claim.row_id, claim.token, put_off_s=AGAIN_S * row.attempts)
-            return
-        values = {"problem": unexpected(error).model_dump()}
+        if (trouble := trouble_of(error)) is not None:
+            log.warning("%s waits for its machine: %s", claim.row_id, trouble)
+            problem = told(trouble).model_dump()
+            if row.deferrals < MOST_DEFERRALS:
+                _put_off(database, claim, row, problem)
+                return
+            values = {"problem": problem}
+        else:
+            log.exception("checking model %s failed at attempt %d", claim.row_id, row.attempts)
+            if row.attempts < settings.max_attempts:
+                with database.write() as session:
+                    release(session, ModelRow, claim.row_id, claim.token, put_off_s=AGAIN_S * row.attempts)
+                return
+            values = {"problem": unexpected(error).model_dump()}
     mine = holds(ModelRow, claim.row_id, claim.token)
     store_patiently(
         database,
