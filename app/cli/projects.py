@@ -36,8 +36,10 @@ def projects() -> None:
 def list_projects(home: Path | None) -> None:
     """List projects: weight, priority, the seconds of workers they have had over their weight, and their limits."""
     with _database(home) as database, database.read() as session:
-        for row in session.scalars(select(ProjectRow).order_by(ProjectRow.name)):
-            limits = repository.find_quotas(session, row.id).model_dump(exclude_none=True)
+        rows = session.scalars(select(ProjectRow).order_by(ProjectRow.name)).all()
+        quotas = repository.find_quotas(session, [row.id for row in rows])
+        for row in rows:
+            limits = quotas[row.id].model_dump(exclude_none=True)
             told = ", ".join(f"{name} {most:g}" for name, most in limits.items()) or "no limits"
             echo_line(f"{row.name}  weight {row.weight:g}  priority {row.priority}  {row.turn:.0f} s  {told}")
 

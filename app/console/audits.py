@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import get_args
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -32,13 +33,13 @@ from app.web.identifiers import AuditId, CheckName, FigureName
 from app.web.pagination import PageRequest, decode_cursor, encode_cursor
 from app.web.services import Service
 from seatrial.attestation.key_folder import KeyFolder
-from seatrial.contracts.policies import BaselineCreate, JudgementRequest
+from seatrial.contracts.policies import BaselineCreate, JudgementRequest, Verdict
 from seatrial.contracts.states import ModelState, RunState
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 
 PER_PAGE = 25
-VERDICTS = ("passed", "failed", "inconclusive", "errored")
+VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 FORMATS: dict[ReportFormat, str] = {
     "html": "a page",

@@ -191,7 +191,7 @@ def _points(rows: Sequence[AnyRow], metric: str) -> list[Point]:
 def _unlike_newest(metric: str, row: AnyRow, newest: AnyRow) -> list[str]:
     told = [] if row.dataset == newest.dataset else ["it is of another dataset"]
     try:
-        found = differences(metric, row.params, newest.params)
+        found = differences(metric, row.params, newest.params, there="in the newest")
     except (KeyError, ValueError, StopIteration):
         return told if row.params == newest.params else [*told, "its parameters differ"]
-    return told + [one.replace("the baseline", "the newest") for one in found]
+    return told + found

@@ -42,8 +42,9 @@ def list_projects(request: Request, viewer: Reader, services: Service, cursor: s
     own = None if viewer.principal.is_operator else viewer.project_id
     with services.database.read() as session:
         rows = repository.list_projects(session, own, before=before, limit=PER_PAGE + 1)
-        unfinished = {row.id: count_unfinished(session, row.id).total for row in rows}
-        quotas = {row.id: repository.find_quotas(session, row.id).model_dump(exclude_none=True) for row in rows}
+        ids = [row.id for row in rows]
+        unfinished = {one: counted.total for one, counted in count_unfinished(session, ids).items()}
+        quotas = {one: of.model_dump(exclude_none=True) for one, of in repository.find_quotas(session, ids).items()}
     return page(
         request,
         "projects.html",

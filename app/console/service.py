@@ -1,6 +1,6 @@
 """What a page of an audit shows, put together from what the rooms tell."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -112,23 +112,17 @@ def listed(
     rows = list_audits(
         session, project_id, state=state, model=model, verdict=verdict, before=page.before, limit=page.fetch
     )
-    audits = [
+    return [
         Listed(
             id=row.id,
             state=row.state,
             verdict=row.verdict,
             created_at=row.created_at,
-            model=row.model_id,
-            dataset=row.dataset_id,
+            model=f"{row.model_name} {row.model_version}",
+            dataset=f"{row.dataset_name} {row.dataset_version}",
             kinds=list(dict.fromkeys(check["kind"] for check in row.spec.get("checks", ()))),
         )
         for row in rows
-    ]
-    ids = {one.model for one in audits} | {one.dataset for one in audits}
-    names = repository.names_of(session, project_id, ids)
-    return [
-        replace(one, model=names.get(one.model, one.model), dataset=names.get(one.dataset, one.dataset))
-        for one in audits
     ]
 
 

@@ -9,8 +9,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from app.deletions.service import missing
@@ -18,25 +16,24 @@ from app.gates import repository
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
 from app.policies.baselines import UnfitBaselineError, find_baseline, no_baseline
-from app.policies.service import Chosen, choose_policy, find_policy, kept, parsed
+from app.policies.service import Chosen, choose_policy, kept, parsed
 from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.services import Services
 from seatrial.contracts.policies import Judgement, JudgementRequest, Policy, PolicySource
 from seatrial.contracts.states import TERMINAL
 from seatrial.judging.verdict import Measured, TooManyNumbersError, judge
 from seatrial.reporting.outcomes import Judged
-from seatrial.store.database import AnyRow
+from seatrial.store.database import UNREACHABLE, AnyRow
 from seatrial.store.events import record_event
 from seatrial.store.ids import new_id
 from seatrial.store.outbox import announce
 from seatrial.store.tables.base import utc_now
 
-__all__ = ["find_policy", "judge_audit", "judge_ended", "judgement_of", "keep_judgement"]
+__all__ = ["judge_audit", "judge_ended", "judgement_of", "keep_judgement"]
 
 log = logging.getLogger(__name__)
 
 _BATCH = 100
-_DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def judge_ended(services: Services) -> int:
         for audit in waiting:
             try:
                 judged += _judge_own(services, audit)
-            except _DATABASE_ERRORS:
+            except UNREACHABLE:
                 raise
             except Exception as error:
                 log.exception("the verdict of audit %s cannot be stored", audit.id)
@@ -148,7 +145,7 @@ def judge_ended(services: Services) -> int:
 def _judge_own(services: Services, audit: AnyRow) -> bool:
     try:
         judgement = _judge(services, _own_case(services, audit))
-    except _DATABASE_ERRORS:
+    except UNREACHABLE:
         raise
     except ProblemError as error:
         judgement = _not_judged(audit, error.detail)

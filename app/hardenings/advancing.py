@@ -8,8 +8,6 @@ import json
 import logging
 
 from sqlalchemy import select, update
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from app.audits.preregistration import preregister
@@ -31,7 +29,7 @@ from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.reporting.outcomes import Judged
 from seatrial.store.activity import Author
-from seatrial.store.database import epoch_now
+from seatrial.store.database import UNREACHABLE, epoch_now
 from seatrial.store.hardening import end_hardening, record_hardening
 from seatrial.store.ids import new_id
 from seatrial.store.tables import AuditRow, CheckRow, HardeningRow, ModelRow
@@ -39,8 +37,6 @@ from seatrial.store.tables.hardenings import AUDITING
 from seatrial.store.transitions import lock
 
 log = logging.getLogger(__name__)
-
-_DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
 
 
 class AuditFailedError(ProblemError):
@@ -61,7 +57,7 @@ def advance_hardenings(services: Services) -> int:
     for hardening_id in due:
         try:
             _advance(services, hardening_id)
-        except _DATABASE_ERRORS:
+        except UNREACHABLE:
             raise
         except ProblemError as error:
             _fail(services, hardening_id, error.stored())
@@ -186,8 +182,8 @@ def _end(services: Services, row: HardeningRow) -> None:
         is_promotable = verdict == "passed" and compared.accuracy_holds == "passed"
         if is_promotable and row.spec["promote"] is not None:
             note = f"by hardening {row.id}"
-            request_ = BaselineCreate(audit=after, name=row.spec["promote"], note=note)
-            promoted = add_baseline(session, row.project_id, request_, Author(row.id)).id
+            baseline = BaselineCreate(audit=after, name=row.spec["promote"], note=note)
+            promoted = add_baseline(session, row.project_id, baseline, Author(row.id)).id
         result = HardeningResult(
             differences=compared.differences,
             not_compared=compared.not_compared,

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import update
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from app.attestations.service import attestation_of
@@ -40,7 +38,7 @@ from seatrial.contracts.policies import JudgementRequest, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 from seatrial.judging.verdict import least_favourable
-from seatrial.store.database import epoch_now
+from seatrial.store.database import UNREACHABLE, epoch_now
 from seatrial.store.outbox import enqueue
 from seatrial.store.tables import AuditRow, DeliveryRow, HardeningRow, PlanRow, PlanStepRow
 from seatrial.store.tables.base import utc_now
@@ -55,7 +53,6 @@ _FREE: dict[str, Any] = {"token": None, "lease_until": None, "attempts": 0}
 """What is written of a claim that is let go of."""
 
 _VERDICTS = ("verdict", "accuracy_holds")
-_DATABASE_ERRORS = (OperationalError, InterfaceError, PoolTimeoutError)
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def advance_plans(services: Services, *, lease_s: float = LEASE_S) -> int:
                 raise GaveUpError(f"Whoever did this step ended {MAX_ATTEMPTS} times before it was done.")
             with on_behalf_of(f"{step.kind} step of a plan", step.request_id, step.traceparent, plan_id=step.plan_id):
                 _ACTIONS[step.kind](services, step)
-        except _DATABASE_ERRORS:
+        except UNREACHABLE:
             raise
         except ProblemError as error:
             _fail(services, step, error.stored())

@@ -1,6 +1,6 @@
 """SQL of projects and of what was done in them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -46,10 +46,12 @@ def set_retention(session: Session, project_id: str, kind: str, keep_days: int |
         session.flush()
 
 
-def find_quotas(session: Session, project_id: str) -> Quotas:
-    """Return what a project may use at most."""
-    row = session.get(QuotaRow, project_id)
-    return Quotas() if row is None else Quotas(**{name: getattr(row, name) for name in Quotas.model_fields})
+def find_quotas(session: Session, project_ids: Collection[str]) -> dict[str, Quotas]:
+    """Return what each of some projects may use at most."""
+    found = {one: Quotas() for one in project_ids}
+    for row in session.scalars(select(QuotaRow).where(QuotaRow.project_id.in_(project_ids))):
+        found[row.project_id] = Quotas(**{name: getattr(row, name) for name in Quotas.model_fields})
+    return found
 
 
 def set_quotas(session: Session, project_id: str, limits: dict[str, Any]) -> None:

@@ -62,9 +62,9 @@ def read_project(session: Session, row: ProjectRow) -> ProjectRead:
     return ProjectRead(
         **_summary(row).model_dump(),
         retention=Retention(**repository.find_retention(session, row.id)),
-        quotas=repository.find_quotas(session, row.id),
+        quotas=repository.find_quotas(session, [row.id])[row.id],
         spent=SpentRead(
-            unfinished_audits=count_unfinished(session, row.id).total,
+            unfinished_audits=count_unfinished(session, [row.id])[row.id].total,
             daily_s=spent_daily_s(session, row.id),
         ),
         disk=DiskRead.model_validate(disk_use(session, row.id)),

@@ -93,7 +93,7 @@ def compose_report(
         question=_question(model, rows),
         verdict=judged.judgement.verdict if judged else audit.verdict,
         judgement=judged.judgement if judged else None,
-        answer=_overall(audit, checks),
+        answer=_overall(checks),
         created_at=audit.created_at,
         started_at=audit.started_at,
         finished_at=audit.finished_at,
@@ -177,7 +177,7 @@ def _question(model: ModelRow | None, rows: list[CheckRow]) -> str:
     return f"{'Is' if len(subjects) == 1 else 'Are'} the {enumerate_words(subjects)} of {name} real?"
 
 
-def _overall(audit: AuditRow, checks: list[ReportCheck]) -> Answer:
+def _overall(checks: list[ReportCheck]) -> Answer:
     if not checks:
         return Answer(standing="pending", headline="Nothing was asked.", findings=[])
     worst = min(checks, key=lambda check: _WORST_FIRST.index(check.answer.standing))

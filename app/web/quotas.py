@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -179,14 +179,16 @@ class Unfinished:
         return self.audits + self.trainings
 
 
-def count_unfinished(session: Session, project_id: str) -> Unfinished:
-    """Count what a project has queued or running."""
+def count_unfinished(session: Session, project_ids: Collection[str]) -> dict[str, Unfinished]:
+    """Count what each of some projects has queued or running."""
 
-    def count(table: type[AuditRow] | type[HardeningRow], *more: ColumnElement[bool]) -> int:
-        own = (table.project_id == project_id, table.state.in_(UNFINISHED), *more)
-        return session.scalar(select(func.count()).select_from(table).where(*own)) or 0
+    def count(table: type[AuditRow] | type[HardeningRow], *more: ColumnElement[bool]) -> dict[str, int]:
+        own = (table.project_id.in_(project_ids), table.state.in_(UNFINISHED), *more)
+        query = select(table.project_id, func.count()).where(*own).group_by(table.project_id)
+        return {row[0]: row[1] for row in session.execute(query)}
 
-    return Unfinished(count(AuditRow), count(HardeningRow, HardeningRow.stage == TRAINING))
+    audits, trainings = count(AuditRow), count(HardeningRow, HardeningRow.stage == TRAINING)
+    return {one: Unfinished(audits.get(one, 0), trainings.get(one, 0)) for one in project_ids}
 
 
 def check_submission(
@@ -217,7 +219,7 @@ def check_submission(
     if quota is None:
         return
     if quota.unfinished_audits is not None:
-        unfinished = count_unfinished(session, project_id)
+        unfinished = count_unfinished(session, [project_id])[project_id]
         if unfinished.total >= quota.unfinished_audits:
             raise _too_many_unfinished(work, quota.unfinished_audits, unfinished)
     if seconds is None and (quota.audit_s is not None or quota.daily_s is not None):

@@ -80,7 +80,6 @@ def verify_attestation(
     files: Mapping[str, str],
     *,
     now: datetime,
-    is_other_file: Mapping[str, str] | None = None,
 ) -> Verified:
     """Return what an attestation shows about the files of a model.
 
@@ -89,12 +88,11 @@ def verify_attestation(
         keys: Those that are trusted.
         files: SHA-256 (hexadecimal) of every file of the model at hand, by path.
         now: The time; keys expire.
-        is_other_file: Why a file of the folder that is no part of the model must not be there, by path.
 
     Raises:
         VerificationError: With what does not hold.
     """
-    signed = _signed(text, keys, now)
+    signed = _signed(text, keys)
     result = _only(signed, TEST_RESULT, "test result")
     measured = _only(signed, AUDIT, "audit")
     predicate = _predicate(measured.statement, AuditPredicate)
@@ -102,7 +100,7 @@ def verify_attestation(
         raise VerificationError("the test result and the numbers are signed by two keys: they may be of two audits")
     _check_time(measured.key, predicate.signed_at, now)
     _check_agreement(result.statement, measured.statement, predicate)
-    _check_files(measured.statement.subject, files, is_other_file or {})
+    _check_files(measured.statement.subject, files)
     for one in signed:
         if one.statement.predicate_type == PREREGISTRATION:
             _check_preregistration(one, predicate, now)
@@ -115,7 +113,7 @@ def verify_attestation(
     )
 
 
-def _signed(text: bytes, keys: Sequence[PublicKey], now: datetime) -> list[Signed]:
+def _signed(text: bytes, keys: Sequence[PublicKey]) -> list[Signed]:
     try:
         envelopes = read_envelopes(text)
         verified = [verify(envelope, keys) for envelope in envelopes]
@@ -171,7 +169,7 @@ def _check_agreement(result: Statement, measured: Statement, predicate: AuditPre
         raise VerificationError("the test result does not follow from the verdict it was signed with")
 
 
-def _check_files(subject: Sequence[Descriptor], files: Mapping[str, str], others: Mapping[str, str]) -> None:
+def _check_files(subject: Sequence[Descriptor], files: Mapping[str, str]) -> None:
     signed = {one.name: one.digest.get("sha256", "none") for one in subject}
     for name in sorted(signed.keys() | files.keys()):
         if name not in files:
@@ -182,8 +180,6 @@ def _check_files(subject: Sequence[Descriptor], files: Mapping[str, str], others
             raise VerificationError(
                 f"{name} is not what was audited: its SHA-256 is {files[name]}, the audited file's {signed[name]}"
             )
-    for name, reason in sorted(others.items()):
-        raise VerificationError(f"{name} was not audited, and {reason}")
 
 
 def _check_preregistration(one: Signed, audit: AuditPredicate, now: datetime) -> None:

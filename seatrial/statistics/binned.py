@@ -166,12 +166,12 @@ def classwise_ece(probabilities: ArrayLike, labels: ArrayLike, bins: int, *, see
     # An example's errors add up to 2 at most, so that half of their sum is an error in [-1, 1].
     errors: Floats = (np.where(sums < 0, -1.0, 1.0)[cells] * gap).sum(axis=1) / 2
     rows = int(np.clip(MOST_PRODUCTS / (n * classes), 100, 1000))
-    noise = _flipped(gap, index, bins, rows, seed), _drawn(given, index, bins, rows, seed)
+    noise = _flipped(gap, index, rows, seed), _drawn(given, index, bins, rows, seed)
     low, high = norm_interval(errors, np.ones(n), *(column / 2 / n for column in noise))
     return value, (min(value, low * 2 / classes), max(value, min(high * 2, 2.0) / classes))
 
 
-def _flipped(gap: Floats, index: Ints, bins: int, rows: int, seed: int | Sequence[int]) -> Floats:
+def _flipped(gap: Floats, index: Ints, rows: int, seed: int | Sequence[int]) -> Floats:
     """Return the sum over classes and bins of absolute errors whose directions are drawn, an example's all at once."""
 
     def norm(weights: Floats) -> Floats:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Engine, Row, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -19,6 +21,9 @@ from seatrial.store.settings import Settings
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 """Some columns, by name."""
+
+UNREACHABLE = (OperationalError, InterfaceError, PoolTimeoutError)
+"""What a database that does not answer raises."""
 
 # Errors repeat the statement in logs and tracebacks; the values of its parameters may be secrets of webhooks.
 _QUIET: dict[str, Any] = {"hide_parameters": True}

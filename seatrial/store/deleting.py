@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, String, cast, delete, false, or_, select
+from sqlalchemy import ColumnElement, String, and_, cast, delete, false, or_, select
 from sqlalchemy.orm import Session
 
 from seatrial.contracts.states import TERMINAL, ModelState
@@ -167,7 +167,11 @@ def _hardenings(session: Session, row: Deletable) -> Iterable[Use]:
 
 def _hardenings_of(session: Session, *rows: Deletable) -> Sequence[HardeningRow]:
     """Return the hardenings that name any of some rows, held: none is retried before they are gone."""
-    named = [_names(row) for row in rows if not isinstance(row, HardeningRow)]
+    named = [
+        and_(HardeningRow.project_id == row.project_id, _names(row))
+        for row in rows
+        if not isinstance(row, HardeningRow)
+    ]
     query = select(HardeningRow).where(or_(false(), *named)).order_by(HardeningRow.id).with_for_update()
     return session.scalars(query, execution_options={"populate_existing": True}).all()
 
@@ -209,8 +213,14 @@ def _plans(session: Session, row: Deletable) -> Iterable[Use]:
 def _audits_with(session: Session, row: ModelRow | DatasetRow) -> Sequence[str]:
     """Return the audits of a model or a dataset, and those that name it in a check, in the order of their ids."""
     own = AuditRow.model_id if isinstance(row, ModelRow) else AuditRow.dataset_id
-    named = select(CheckRow.audit_id).where(cast(CheckRow.params, String).contains(row.id, autoescape=True))
-    query = select(AuditRow.id).where(AuditRow.project_id == row.project_id, or_(own == row.id, AuditRow.id.in_(named)))
+    ours = AuditRow.project_id == row.project_id
+    # Searching through text is dear: the project's alone.
+    named = (
+        select(CheckRow.audit_id)
+        .join(AuditRow, AuditRow.id == CheckRow.audit_id)
+        .where(ours, cast(CheckRow.params, String).contains(row.id, autoescape=True))
+    )
+    query = select(AuditRow.id).where(ours, or_(own == row.id, AuditRow.id.in_(named)))
     return session.scalars(query.order_by(AuditRow.id)).all()
 
 

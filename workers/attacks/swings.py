@@ -65,11 +65,13 @@ def swinging_functions(
     found = dict[str, None]()
     left = ways
     for size in sorted(size for size in places if size <= FEW):
+        if not left:
+            break
         tensor = places[size].tensor
         signs = torch.where(torch.rand(tensor.shape, generator=draw) < 0.5, -1.0, 1.0).to(tensor)
         (gradient,) = torch.autograd.grad((tensor * signs).sum(), pair, retain_graph=True, allow_unused=True)
         # What is shut moves nowhere.
-        if gradient is None or not left or not gradient.any():
+        if gradient is None or not gradient.any():
             continue
         way = _way(image, gradient.sum(0), norm, epsilon, box)
         found |= dict.fromkeys(_swinging(model, way, batch_size, check_cancelled))

@@ -7,11 +7,11 @@ next attempt would meet the same within seconds, and three of them would fail wh
 import errno
 import os
 
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.exc import SQLAlchemyError
 
 from seatrial.contracts.problems import StoredProblem
 from seatrial.store.artifacts import ArtifactDamagedError, ArtifactMissingError
+from seatrial.store.database import UNREACHABLE
 from workers.errors import MachineError
 
 FIRST_S = 5.0
@@ -46,7 +46,7 @@ def trouble_of(error: BaseException) -> str | None:
     if isinstance(error, ArtifactMissingError) and not isinstance(error, ArtifactDamagedError):
         return f"a stored file is missing: {error.args[0].partition(' ')[0]}"
     # The last is what a child process tells of its parent's database.
-    if isinstance(error, OperationalError | InterfaceError | PoolTimeoutError) or type(error) is SQLAlchemyError:
+    if isinstance(error, UNREACHABLE) or type(error) is SQLAlchemyError:
         return "the database does not answer"
     # Of this process. One in a child is answered by its limit.
     if isinstance(error, MemoryError):

@@ -256,9 +256,9 @@ def unexpected(error: Exception) -> StoredProblem:
 
     Its own words are for the operator: a library's may hold what it found on the worker's disk.
     """
-    told = log_fault(error)
+    detail = log_fault(error)
     if isinstance(error, AccidentError):
-        told = f"{error} ({told.rpartition(', ')[2]})"
+        detail = f"{error} ({detail.rpartition(', ')[2]})"
     return StoredProblem(
-        code="unexpected-error", title="An unexpected error", detail=f"{told}: the worker's log says more"
+        code="unexpected-error", title="An unexpected error", detail=f"{detail}: the worker's log says more"
     )

@@ -142,11 +142,11 @@ def comparisons(result: Result, labels: list[str] | None) -> list[Comparison]:
 
 def answer(result: Result, params: Mapping[str, Any], classes: int | None) -> Answer:
     """Return how much of the model noise takes, and which."""
-    standing, headline = _judged(result, params)
+    standing, headline = _judged(result)
     return Answer(standing=standing, headline=headline, findings=[*_findings(result, params)])
 
 
-def _judged(result: Result, params: Mapping[str, Any]) -> tuple[Standing, str]:
+def _judged(result: Result) -> tuple[Standing, str]:
     clean, levels, attackers = estimate_of(result, "score", level=0.0), levels_of(result), attackers_of(result)
     n = result.counts.get("n", 0)
     if clean is None and n and result.counts.get("errored", 0) >= n:

@@ -57,6 +57,9 @@ class ModelRow(Deferrable, Base):
             postgresql_where=_NOT_REJECTED,
         ),
         Index("ix_models_project_id_id", "project_id", "id"),
+        # Whether a file may be deleted: no row names it.
+        Index("ix_models_digest", "digest"),
+        Index("ix_models_weights_digest", "weights_digest", **partial("weights_digest IS NOT NULL")),
         Index("ix_models_state", "state"),
         Index("ix_models_checking", "project_id", "id", **partial(CHECKING)),
         Index("ix_models_held", "lease_until", **partial("token IS NOT NULL")),
@@ -84,4 +87,5 @@ class DatasetRow(Base):
     __table_args__ = (
         Index("uq_datasets_project_name_version", "project_id", "name", "version", unique=True),
         Index("ix_datasets_project_id_id", "project_id", "id"),
+        Index("ix_datasets_digest", "digest"),
     )

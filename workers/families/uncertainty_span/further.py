@@ -208,14 +208,13 @@ class FurtherAttack:
         )
         return found
 
-    def climb(self, steps: int, starts: Tensor, *, temperature: int = 0, reach: EntropyRange | None = None) -> Descent:
+    def climb(self, steps: int, starts: Tensor, *, reach: EntropyRange | None = None) -> Descent:
         """Raise the entropy from where another attack ended; ``reach`` sees the iterates, by default the attack's."""
-        divisor = self.temperatures[temperature]
 
         def loss(logits: Tensor, indices: Tensor, progress: float) -> Tensor:
-            return -entropy(logits.double() / divisor)
+            return -entropy(logits.double())
 
-        criterion = (reach or self.reach).raising(temperature)
+        criterion = (reach or self.reach).raising(0)
         return self.descend(steps, loss, criterion, step=0.25, goal=self.highest, starts=starts)
 
     def ask_squares(
