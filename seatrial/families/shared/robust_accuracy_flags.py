@@ -32,6 +32,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         "backward pass; until then only Square counts.",
     ),
     FlagSpec(
+        code="radius_below_a_level",
+        severities=("error",),
+        speaks_of=("robust_accuracy",),
+        meaning="The radius is less than 1/255, and all images are of 8 bits: no other such image lies within it, so "
+        "that nothing was attacked.",
+        remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
+    ),
+    FlagSpec(
         code="failed_gradient_check",
         severities=("error",),
         speaks_of=("robust_accuracy",),

@@ -97,6 +97,15 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Audit with more steps, or with the default.",
     ),
     FlagSpec(
+        code="radius_below_a_level",
+        severities=("error",),
+        speaks_of=EVERY_ATTACK,
+        spares=UNATTACKED,
+        meaning="The radius is less than 1/255, and all images are of 8 bits: no other such image lies within it, so "
+        "that nothing was attacked. It is told from effort standard on.",
+        remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
+    ),
+    FlagSpec(
         code="unfollowed_operations",
         severities=("warning",),
         speaks_of=EVERY_ATTACK,

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.families.uncertainty_span.audits import IMAGES, LABELS, NETWORK, Model, audit, parameters
-from workers.families.uncertainty_span.further import is_on_grid, to_levels
+from workers.attacks.levels import is_on_grid
+from workers.families.uncertainty_span.further import to_levels
 from workers.models import GREY_LEVELS
 
 AT_LEVELS = to_levels(IMAGES)
@@ -48,3 +49,13 @@ def test_rounding_within_a_radius_of_whole_levels_stays_in_the_ball(epsilon: flo
 def test_images_off_the_levels_are_told_from_those_at_them() -> None:
     assert is_on_grid(AT_LEVELS)
     assert not is_on_grid(AT_LEVELS + 0.3 / GREY_LEVELS)
+
+
+@pytest.mark.parametrize("epsilon", [0.0035, 0.0039])
+def test_a_radius_in_which_there_is_no_other_such_image_is_an_error(epsilon: float) -> None:
+    """A policy that bounds the span passes whatever is attacked within nothing."""
+    params = parameters(epsilon=epsilon, steps=20, effort="standard")
+    for images, is_on_levels in ((AT_LEVELS, True), (IMAGES, False)):
+        result, _ = audit(params, NETWORK, (images[:12], LABELS[:12]))
+        told = {flag.code: flag.severity for flag in result.flags}.get("radius_below_a_level")
+        assert told == ("error" if is_on_levels and epsilon < 0.0039 else None)

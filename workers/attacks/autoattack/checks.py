@@ -16,6 +16,7 @@ from seatrial.families.shared.robust_accuracy import LOOKS
 from seatrial.statistics.proportions import score_interval
 from workers.attacks.gradients import Model
 from workers.attacks.kept_slopes import LOST, are_gone
+from workers.attacks.levels import below_a_level, is_below_a_level
 from workers.models.memory import forward, run_with_oom_split
 
 LOGIT_DISTANCE = 1e-4
@@ -159,6 +160,23 @@ def failed_gradient_check(gone: int, held: int) -> Doubt | None:
         f"At {gone} of the {held} images that held {LOST}. What attacks are led by is gone before their first step "
         "ends.",
         "Audit the network without what answers otherwise where the input is noisy, or attack it adaptively.",
+        "error",
+    )
+
+
+def radius_below_a_level(epsilon: float, *, on_levels: bool) -> Doubt | None:
+    """Doubt attacks within a radius in which there is no other image of 8 bits.
+
+    Args:
+        epsilon: Radius, in pixels' units.
+        on_levels: Whether all images are of 8 bits.
+    """
+    if not (on_levels and is_below_a_level(epsilon)):
+        return None
+    return Doubt(
+        "radius_below_a_level",
+        below_a_level(epsilon),
+        "Audit with the radius that the model has to withstand.",
         "error",
     )
 

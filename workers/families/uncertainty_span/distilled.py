@@ -8,12 +8,13 @@ from seatrial.families.uncertainty_span.effort import COPIES, budget
 from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, annealed_entropy, margin_temperature
+from workers.attacks.levels import is_on_grid
 from workers.attacks.losses import confidence, cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.calibrated import calibrated_temperature
 from workers.families.uncertainty_span.dormant import DORMANT, UNFOLLOWED, find_dormant
-from workers.families.uncertainty_span.further import MARGIN, SURROGATE, FurtherAttack, is_on_grid, pixel_radius
+from workers.families.uncertainty_span.further import MARGIN, SURROGATE, FurtherAttack, pixel_radius
 from workers.families.uncertainty_span.inner import (
     AGREEMENTS,
     COMPANY,

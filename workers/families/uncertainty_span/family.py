@@ -164,7 +164,8 @@ class UncertaintySpan:
         if attack.valid:
             result.flags = [*_doubt(params, samples, seed), *doubt_parts(parts, seed)]
             fitted = done.get(SURROGATE)
-            result.flags += [*flags.few_steps(params), *flags.unfollowed(fitted), *flags.inside(fitted)]
+            result.flags += [*flags.few_steps(params), *flags.radius_below_a_level(params, fitted)]
+            result.flags += [*flags.unfollowed(fitted), *flags.inside(fitted)]
             result.flags += whole_sets(params, attack, seed)
         if params.robust_accuracy is not None:
             robust_accuracy.add_to(result, params.robust_accuracy, done)

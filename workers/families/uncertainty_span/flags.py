@@ -21,6 +21,7 @@ from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
 from workers.attacks.kept_slopes import HALF, LOST, are_gone
+from workers.attacks.levels import below_a_level, is_below_a_level
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
@@ -114,6 +115,14 @@ def few_steps(params: UncertaintySpanParams) -> list[Flag]:
             f"fewer than {FULL_STEPS} are too short to say what an attacker reaches.",
         )
     ]
+
+
+def radius_below_a_level(params: UncertaintySpanParams, surrogate: Records | None) -> list[Flag]:
+    """Flag a radius within which 8-bit images have no other; by the records of the surrogate's stage."""
+    if surrogate is None or not is_below_a_level(params.epsilon) or not surrogate["on_grid"][0].as_py():
+        return []
+    message = below_a_level(params.epsilon)
+    return [Flag(code="radius_below_a_level", severity="error", message=message)]
 
 
 def unfollowed(surrogate: Records | None) -> list[Flag]:

@@ -14,11 +14,12 @@ from seatrial.families.uncertainty_span.records import CHANGED
 from workers.attacks.annealed import AnnealedPGD
 from workers.attacks.autoattack.square import Square
 from workers.attacks.entropy_range import EntropyRange
+from workers.attacks.levels import ON_GRID
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import ChangingLoss, Descent, MomentumPGD
 from workers.attacks.regions import Region, make_region
 from workers.families.contexts import Batch, Columns, ImageContext
-from workers.models import GREY_LEVELS, VALID_PIXELS, Box, box_of
+from workers.models import GREY_LEVELS, Box, box_of
 from workers.models.memory import forward
 
 SURROGATE = "surrogate"
@@ -50,9 +51,6 @@ counts are the logits far from the image: a clean margin of 1 leaves them as the
 FAR, NEAR = (1.0, 0.35), (0.7, 0.35)
 """Standard deviations of the narrowing noise, from an image and from where another attack ended, as shares of what a
 noisy copy's unit is (:func:`pixel_radius`)."""
-
-ON_GRID = 1e-3
-"""How far from a level, in levels, a pixel may lie and be at it."""
 
 
 @dataclass
@@ -280,14 +278,6 @@ class FurtherAttack:
             found |= {"alone_entropy_over": alone.lowest[0], "alone_entropy_under": alone.highest[0]}
         found[CHANGED] = changed
         return found | calibrated_columns(self.reach), self.reach.non_finite
-
-
-def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
-    """Tell whether all values of images (n, ...) are 8-bit pixels over 255; a table's have no such levels."""
-    if box is not VALID_PIXELS:
-        return False
-    scaled = images * GREY_LEVELS
-    return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
 
 
 def level_radius(params: UncertaintySpanParams, images: Tensor) -> float | None:

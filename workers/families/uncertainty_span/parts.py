@@ -18,6 +18,7 @@ from seatrial.families.uncertainty_span.parts import HIGHEST, LOWEST
 from workers.attacks.autoattack.square import Square
 from workers.attacks.entropy_range import ANNEALED, EntropyRange, margin_temperature
 from workers.attacks.gradients import Loss
+from workers.attacks.levels import is_on_grid
 from workers.attacks.losses import entropy, margin
 from workers.attacks.momentum import ChangingLoss, Descent, MomentumPGD
 from workers.attacks.objectives import Objective
@@ -29,7 +30,6 @@ from workers.families.uncertainty_span.further import (
     FIRST_SQUARES,
     LOST,
     PACE,
-    is_on_grid,
     level_radius,
     to_levels,
 )
