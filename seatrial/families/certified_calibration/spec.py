@@ -13,8 +13,8 @@ from seatrial.families.certified_calibration.metrics import METRICS
 from seatrial.families.certified_calibration.params import CertifiedCalibrationParams
 from seatrial.families.certified_calibration.stage_costs import stage_costs
 from seatrial.families.certified_calibration.uncertainty import concerned
-from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
+from seatrial.families.shared.robust_accuracy_flags import with_flags_about
 from seatrial.reporting.balls import within_ball
 
 
@@ -73,7 +73,7 @@ SPEC = FamilySpec(
     stopping=Stopping(whole=lambda params: ""),
     tasks=ARRAYS,
     metrics=METRICS,
-    flags=(*FLAGS, *robust_accuracy_flags.FLAGS),
+    flags=with_flags_about(FLAGS),
     worker="workers.families.certified_calibration.family:FAMILY",
     narrative="seatrial.families.certified_calibration.narrative",
     evidence=(

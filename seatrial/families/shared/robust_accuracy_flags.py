@@ -1,5 +1,6 @@
 """Doubts about a robust accuracy."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.contracts.family import FlagSpec
@@ -84,6 +85,13 @@ FLAGS: tuple[FlagSpec, ...] = (
 )
 
 
-def flags_about(*metrics: str) -> tuple[FlagSpec, ...]:
-    """Return the flags of AutoAttack where what it found is published under other names."""
-    return tuple(replace(flag, speaks_of=metrics) for flag in FLAGS)
+def with_flags_about(own: Sequence[FlagSpec], *metrics: str) -> tuple[FlagSpec, ...]:
+    """Return a family's own flags, and those of AutoAttack that are none of them.
+
+    Args:
+        own: Of the family.
+        metrics: What AutoAttack found is published as; none: as it names it itself.
+    """
+    codes = {flag.code for flag in own}
+    others = [flag for flag in FLAGS if flag.code not in codes]
+    return (*own, *(replace(flag, speaks_of=metrics) if metrics else flag for flag in others))

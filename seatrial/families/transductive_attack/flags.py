@@ -16,6 +16,14 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Fix the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
     ),
     FlagSpec(
+        code="radius_below_a_level",
+        severities=("error",),
+        speaks_of=("robustness", "static_robustness", "overestimate", "gain_over_static", "selective_error"),
+        meaning="The radius is less than 1/255, and all images are of 8 bits: no other such image lies within it, so "
+        "that nothing was attacked.",
+        remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
+    ),
+    FlagSpec(
         code="overestimated",
         severities=("warning",),
         speaks_of=("robustness", "overestimate"),

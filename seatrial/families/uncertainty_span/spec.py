@@ -8,8 +8,8 @@ from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import ARRAYS
 from seatrial.contracts.passes import only_one
 from seatrial.contracts.stopping import Stopping
-from seatrial.families.shared import robust_accuracy_flags
 from seatrial.families.shared.robust_accuracy import without_gradients
+from seatrial.families.shared.robust_accuracy_flags import with_flags_about
 from seatrial.families.uncertainty_span.flags import FLAGS
 from seatrial.families.uncertainty_span.metrics import METRICS
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
@@ -74,7 +74,7 @@ SPEC = FamilySpec(
     tasks=ARRAYS,
     metrics=METRICS,
     # Of gradients that are zero it speaks in its own words.
-    flags=(*FLAGS, *(flag for flag in robust_accuracy_flags.FLAGS if flag.code not in {own.code for own in FLAGS})),
+    flags=with_flags_about(FLAGS),
     worker="workers.families.uncertainty_span.family:FAMILY",
     narrative="seatrial.families.uncertainty_span.narrative",
     evidence=(

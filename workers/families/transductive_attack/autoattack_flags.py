@@ -48,6 +48,8 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
     return [
         flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
         for flag in flags
+        # Told of all attacks.
+        if flag.code != "radius_below_a_level"
     ]
 
 

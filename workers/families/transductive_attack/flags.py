@@ -13,7 +13,9 @@ from seatrial.families.transductive_attack.params import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
+from workers.attacks.levels import below_a_level, is_below_a_level
 from workers.families.contexts import Records
+from workers.families.robust_accuracy import ON_LEVELS
 from workers.families.transductive_attack.autoattack_flags import (
     autoattack_doubted,
     autoattack_weaker_than_pgd,
@@ -22,7 +24,7 @@ from workers.families.transductive_attack.autoattack_flags import (
 from workers.families.transductive_attack.names import called, listed
 from workers.families.transductive_attack.refusals import nearly_all_refused, refuses_harmless
 from workers.families.transductive_attack.rules import starts_static
-from workers.families.transductive_attack.sample import CLEAN, Games, drop, loss_to_static, overestimate
+from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
 
 OVERSTATED = 0.02
 """Robustness that may surely be made up before it is told; in the paper it is 4.8 points of DENT's, 38 of RMC's."""
@@ -57,6 +59,7 @@ def doubt(
     games = Games(params, done)
     flags = [
         *defence_failed(games),
+        *radius_below_a_level(params, done),
         *overestimated(games, estimates),
         *worse_than_static(games, estimates),
         *no_adaptive_attack(games),
@@ -73,6 +76,17 @@ def doubt(
         *adversarial_order(games),
     ]
     return sorted(flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
+
+
+def radius_below_a_level(params: TransductiveAttackParams, done: Mapping[str, Records]) -> list[Flag]:
+    """Flag a radius within which 8-bit images have no other."""
+    static = done.get(STATIC)
+    # Records from before it was kept do not tell.
+    if static is None or ON_LEVELS not in static.column_names or not is_below_a_level(params.epsilon):
+        return []
+    if not all(static[ON_LEVELS].to_pylist()):
+        return []
+    return [_flag("radius_below_a_level", "error", below_a_level(params.epsilon))]
 
 
 def defence_failed(games: Games) -> list[Flag]:

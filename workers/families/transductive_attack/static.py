@@ -11,11 +11,13 @@ from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.carlini_wagner import LeastPerturbation, RaiseWrongConfidence
 from workers.attacks.corruptions import brighten
 from workers.attacks.gradients import IndexedModel, Model
+from workers.attacks.levels import is_on_grid
 from workers.attacks.model_space import Perturb, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
 from workers.families import robust_accuracy
 from workers.families.contexts import Batch, ImageContext
+from workers.models import box_of
 from workers.models.memory import forward
 
 SIGNS = {
@@ -54,7 +56,8 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
     clean = forward(model, batch.images)
     errored = ~clean.isfinite().all(1)
     missing: list[None] = [None] * len(batch.example_ids)
-    columns: dict[str, pa.Array] = {}
+    on_levels = is_on_grid(batch.images, box_of(context.classifier))
+    columns = {robust_accuracy.ON_LEVELS: pa.array([on_levels] * len(missing), pa.bool_())}
     if "transfer_autoattack" in params.attacks:
         ensemble = make_autoattack(params)
         evaluation, signs = robust_accuracy.attack_batch(ensemble, context, batch, "autoattack")
