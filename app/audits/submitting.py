@@ -116,9 +116,10 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     further: dict[str, ModelRow | DatasetRow] = {}
     costs: list[Cost] = []
     least: list[Cost] = []
-    drawn = request.samples or samples_for(request.checks, int(dataset.facts["examples"]))
+    there = int(dataset.facts["examples"])
+    drawn = request.samples or samples_for(request.checks, there)
     request = request.model_copy(update={"samples": drawn})
-    samples = min(drawn, int(dataset.facts["examples"]))
+    samples = min(drawn, there)
     check_memory(request, dataset, samples, limits.max_batch_bytes)
     for position, check in enumerate(request.checks):
         check_family(check, model, dataset, samples, f"/checks/{position}")
@@ -174,6 +175,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
     notes = not_promoted(session, project_id, request.baseline, model.name)
     notes += [] if policy is None else not_about(parsed(policy), request.checks)
+    if drawn > there:
+        notes.append(f"{dataset.name} has {there:,} examples: all of them are audited, where {drawn:,} were asked for.")
     return Plan(request, drawn, model, dataset, further, costs, policy, least, asked, reused, of_kinds, notes)
 
 

@@ -183,10 +183,11 @@ def report(client: Client, audit_id: str, wanted: ReportFormat, output: Path | N
 @audit.command()
 @click.argument("audit_id")
 @click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: AUDIT_ID.zip]")
+@click.option("--inputs", is_flag=True, help="With the files of model and data, which `seatrial replay` needs.")
 @with_client
-def bundle(client: Client, audit_id: str, output: Path | None) -> None:
+def bundle(client: Client, audit_id: str, output: Path | None, *, inputs: bool) -> None:
     """Fetch the bundle that `seatrial replay` runs an audit again from."""
-    echo_line(str(client.bundle(audit_id, output or Path(f"{audit_id}.zip"))))
+    echo_line(str(client.bundle(audit_id, output or Path(f"{audit_id}.zip"), inputs=inputs)))
 
 
 @click.command(epilog=exit_table())

@@ -90,7 +90,10 @@ def as_click(error: ClientError) -> click.ClickException:
             "\nNo service listens there: start one with `seatrial serve`, or name another by --server (SEATRIAL_URL)."
         )
     if isinstance(error, ProblemResponseError) and error.status == 401:
-        told += "\nAt a command line a key is given by SEATRIAL_KEY or --key; `seatrial keys create NAME` makes one."
+        told += (
+            "\nAt a command line a key is given by SEATRIAL_KEY or --key; `seatrial keys create NAME --home HOME` makes"
+            " one, with the home that the service names when it starts."
+        )
     return (BadRequestError if is_request_wrong else CouldNotRunError)(told)
 
 

@@ -54,16 +54,24 @@ class Lifetime(_TimeParam):
         return lifetime
 
 
-@click.group()
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the SQLite database.  [default: SEATRIAL_HOME or .seatrial]",
-)
-def keys(home: Path | None) -> None:
-    """Create, list and revoke API keys in the configured database."""
+def _use(_context: click.Context, _param: click.Parameter, home: Path | None) -> None:
     if home is not None:
         os.environ["SEATRIAL_HOME"] = str(home.absolute())
+
+
+_HOME = click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    callback=_use,
+    expose_value=False,
+    help="Folder of the SQLite database.  [default: SEATRIAL_HOME or .seatrial]",
+)
+
+
+@click.group()
+@_HOME
+def keys() -> None:
+    """Create, list and revoke API keys in the configured database."""
 
 
 @contextmanager
@@ -86,6 +94,7 @@ def _database() -> Iterator[Database]:
     type=Lifetime(),
     help="How long it is valid: 90d, 12h, 30m (days, hours, minutes).  [default: until it is revoked]",
 )
+@_HOME
 def create(name: str, scope: str, project: str, expires_in: timedelta | None) -> None:
     """Create a key called NAME and print its secret, which is not stored."""
     with _database() as database:
@@ -100,6 +109,7 @@ def create(name: str, scope: str, project: str, expires_in: timedelta | None) ->
 
 
 @keys.command("list")
+@_HOME
 def list_keys() -> None:
     """List the keys of every project, newest first."""
     with _database() as database:
@@ -124,6 +134,7 @@ def _state(row: KeyRow) -> str:
 
 @keys.command()
 @click.argument("key_id")
+@_HOME
 def revoke(key_id: str) -> None:
     """Revoke a key: it stops working within two seconds on every API process."""
     with _database() as database, database.write() as session:

@@ -1,6 +1,7 @@
 """``--predictions FILE``: one table to the two halves of an audit, what a model answered and what is true."""
 
 import csv
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 from app.cli.exits import BadRequestError
 from app.cli.uploads import Prepared, read_object
 from seatrial.client.preparing import MANIFEST, name_and_version
-from seatrial.contracts.architectures import PredictionsArchitecture
 from seatrial.contracts.models import PREDICTIONS
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.predictions.tables import Layout, first_row, read_table, table_layout
@@ -100,12 +100,24 @@ def _answers(path: Path, layout: Layout, said: Mapping[str, Any]) -> tuple[str, 
             names = [name for name in row if name.startswith(prefix) and len(name) > len(prefix)]
             if len(names) > 1:
                 return kind, names, [name.removeprefix(prefix) for name in names]
-    fields = PredictionsArchitecture.model_fields
     raise BadRequestError(
         f"{path} has no columns p_LABEL, logit_LABEL, probabilities or logits; it has {', '.join(row)[:300]}. Write "
-        f'{path.name}.{MANIFEST} beside it: {{"labels": ["cat", "dog"], "architecture": {{"probabilities": ["cat", '
-        f'"dog"]}}, "columns": {{"label": "y"}}}} ({", ".join(fields)} say more)'
+        f"{path.name}.{MANIFEST} beside it, with the columns that hold them: {json.dumps(_guessed(list(row)))}"
     )
+
+
+def _guessed(names: list[str]) -> dict[str, Any]:
+    """Return what a manifest might say of a table with some columns.
+
+    >>> _guessed(["id", "label", "cat", "dog"])["columns"]
+    {'example_id': 'id', 'label': 'label'}
+    """
+    left = [name for name in names if name not in ("example_id", "label")]
+    columns = {}
+    for role in ("example_id", "label"):
+        columns[role] = role if role in names or not left else left.pop(0)
+    answers = left[:20] or ["cat", "dog"]
+    return {"labels": answers, "architecture": {"probabilities": answers}, "columns": columns}
 
 
 def _suffixes(names: list[str], prefixes: tuple[str, ...]) -> list[str] | None:

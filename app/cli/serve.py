@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -145,5 +146,7 @@ def _announce(settings: Settings, listener: socket.socket, host: str, count: int
     if not settings.require_keys:
         echo_line("  keys           none needed: only this machine can connect")
         return
-    echo_line("  keys           required: `seatrial keys create NAME` creates one")
+    # Of this service's database, wherever the command is run.
+    home = "" if settings.database_url else f" --home {shlex.quote(str(settings.home.absolute()))}"
+    echo_line(f"  keys           required: `seatrial keys create NAME{home}` creates one")
     sys.stdout.flush()

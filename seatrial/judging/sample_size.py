@@ -84,7 +84,7 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
     """Return the examples that decide a number whose side is spread by chance and by an example not seen."""
     value = evidence.judged.value or 0.0
     n = max(1, evidence.judged.n if evidence.examples is None else evidence.examples)
-    gap, width = abs(bound - value), found[1] - value if bound > value else value - found[0]
+    gap, width = abs(bound - value), _width(evidence, found, is_above=bound > value)
     room = _room(evidence, value, is_above=bound > value)
     if width <= 0 or (room and gap > room):
         return math.inf
@@ -101,6 +101,18 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
         return gap >= max(side * stretch + unlucky, unseen)
 
     return _fewest(is_decided, n) * evidence.judged.n / n
+
+
+def _width(evidence: Evidence, found: Range, *, is_above: bool) -> float:
+    """Return how far an interval reaches from the value to one side; to the other, if farther, where it is cut off.
+
+    At the end of what the number can be there is less of it than chance leaves.
+    """
+    value, edges = evidence.judged.value or 0.0, evidence.span or (0.0, 1.0)
+    below, above = value - found[0], found[1] - value
+    if found[is_above] == edges[is_above]:
+        return max(below, above)
+    return above if is_above else below
 
 
 def _room(evidence: Evidence, value: float, *, is_above: bool) -> float:

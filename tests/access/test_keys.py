@@ -124,9 +124,13 @@ def test_an_expiry_may_be_given_in_days(client: httpx.Client) -> None:
     assert timedelta(days=89, hours=23) < left <= timedelta(days=90)
 
 
-def test_the_command_makes_and_shows_keys_that_expire(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_last", [False, True])
+def test_the_command_makes_and_shows_keys_that_expire(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, is_last: bool
+) -> None:
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["keys", "--home", str(settings.home), *arguments])
+        home = ["--home", str(settings.home)]
+        return CliRunner().invoke(main, ["keys", *([] if is_last else home), *arguments, *(home if is_last else [])])
 
     monkeypatch.setenv("SEATRIAL_HOME", "")
     assert run("create", "ci", "--expires-in", "90d").exit_code == 0

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -151,3 +152,13 @@ def test_one_file_may_be_both_sides_and_no_cut_changes_a_record(service: Server,
 def _ended(client: httpx.Client, audit: str) -> str | None:
     state = str(client.get(f"/v1/audits/{audit}").json()["state"])
     return state if state in ("succeeded", "failed") else None
+
+
+def test_the_manifest_that_a_refusal_shows_does_as_it_stands(gate: Callable[..., Result], tmp_path: Path) -> None:
+    rows = "".join(f"x{at},{'cat' if at % 2 else 'dog'},{at % 2},{1 - at % 2}\n" for at in range(40))
+    (tmp_path / "own.csv").write_text(f"id,label,cat,dog\n{rows}")
+    refused = gate("own.csv", [{"metric": "calibration.accuracy", "min": 0.5}])
+    assert refused.exit_code == 2
+    (tmp_path / "own.csv.manifest.json").write_text(re.findall(r"\{.*\}", refused.output.replace("\n", " "))[0])
+    ended = gate("own.csv", [{"metric": "calibration.accuracy", "min": 0.5}])
+    assert ended.exit_code == 0, ended.output

@@ -173,6 +173,16 @@ def test_other_bytes_inside_are_refused_too(recorded: Recorded) -> None:
     assert "inputs/model.safetensors is not /model (digits-cnn 1)" in ended.stderr
 
 
+def test_the_command_fetches_both_kinds_of_bundles(recorded: Recorded, tmp_path: Path) -> None:
+    with Client(recorded.url) as client:
+        (audit,) = client.audits()
+    for options, like in ((["--inputs"], recorded.bundle), ([], recorded.bare)):
+        words = ["audit", "bundle", audit.id, *options, "-o", str(tmp_path / "b.zip"), "--url", recorded.url]
+        assert CliRunner().invoke(main, words, catch_exceptions=False).exit_code == 0
+        with zipfile.ZipFile(tmp_path / "b.zip") as made, zipfile.ZipFile(like) as wanted:
+            assert made.namelist() == wanted.namelist()
+
+
 @pytest.mark.drill
 def test_a_bundle_without_model_and_data_takes_them_as_options(recorded: Recorded) -> None:
     data = ("--data", recorded.folder / "d.npz")

@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -157,10 +158,16 @@ def test_endless_headers_are_refused_and_the_file_limit_is_raised(tmp_path: Path
 def test_keys_are_required_on_any_other_address(tmp_path: Path) -> None:
     running = Serving(tmp_path, "--host", "0.0.0.0", "--workers", "0", SEATRIAL_REQUIRE_KEYS="false")
     try:
-        assert "seatrial keys create" in running.announced
+        command = re.search(r"`(seatrial keys create) NAME (--home .+)` creates one", running.announced)
+        assert command, running.announced
         url = running.url.replace("0.0.0.0", "127.0.0.1")
         eventually(lambda: _status(f"{url}/v1/models"), what="the service")
         assert _status(f"{url}/v1/models") == 401
+        # Wherever it is run.
+        words = [sys.executable, "-m", *shlex.split(f"{command[1]} ci {command[2]}")]
+        made = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+        headers = {"Authorization": f"Bearer {made.stdout.decode().strip()}"}
+        assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 200
     finally:
         running.close()
 

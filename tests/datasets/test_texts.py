@@ -231,6 +231,13 @@ REFUSED: dict[str, tuple[dict[str, Any], bytes, int, str, str]] = {
     "open quote": (_manifest(), b'text,label\na,0\n"b,1\nc,0\n', 422, "/file", "line 3 has a quote"),
     "mac": (_manifest(), b"text,label\ra,0\rb,1\r", 422, "/file", "line 1 holds a lone carriage return"),
     "no json": (_manifest(), b'{"text": "a", "label": 0}\n{"text": "a" 0}\n', 422, "/file", "Line 2 is not JSON.*char"),
+    "cut json": (
+        _manifest(),
+        b'{"text": "a", "label": 0}\n{"text": "b", "label": 1\n',
+        422,
+        "/file",
+        "Line 2 is not JSON.*at character 25",
+    ),
     "spread json": (
         _manifest(),
         b'{\n"text": "a",\n"label": 0}\n',

@@ -147,6 +147,12 @@ def test_further_examples_of_a_mean_decide_it_four_times_in_five() -> None:
     assert norm.cdf((0.5 - 1.959964 * error - 0.45) / error) == pytest.approx(0.8, abs=0.001)
 
 
+def test_an_interval_that_is_cut_off_says_less_of_further_examples_than_its_other_side() -> None:
+    cut, whole = (mean(0.3, low, 0.8, n=10) for low in (0.0, -0.2))
+    assert further_examples(Evidence(cut), 0.1) == further_examples(Evidence(whole), 0.1)
+    assert further_examples(Evidence(mean(0.3, 0.01, 0.8, n=10)), 0.1) < further_examples(Evidence(cut), 0.1)
+
+
 def test_further_examples_of_what_is_alike_are_those_that_would_have_shown_it() -> None:
     wanted = 50 + further_examples(Evidence(mean(0.0, 0.0, unseen_share(50), n=50), span=(0.0, 1.0)), 0.01)
     assert unseen_share(wanted) == pytest.approx(0.01, rel=0.05)

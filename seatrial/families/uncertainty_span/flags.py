@@ -188,7 +188,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         meaning="In float32 the softmax of many clean images gives one class a probability of exactly 1, where "
         "entropy has no gradient for the paper's attacks. It is an error where the attack on temperature-scaled logits "
         "reaches what no other does.",
-        remedy="Rely on mus_worst, and calibrate the model before using its uncertainty.",
+        remedy="Calibrate the model before using its uncertainty. Where it is an error, audit it again then, or with "
+        "effort standard if that was quick; where it is none, mus_worst says what an attacker reaches.",
     ),
     FlagSpec(
         code="passes_agree",

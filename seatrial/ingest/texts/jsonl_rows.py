@@ -58,8 +58,10 @@ def _object(line: str, number: int) -> dict[str, Any]:
     try:
         value = _DECODER.decode(line)
     except json.JSONDecodeError as error:
+        # Behind the last character, where the line ends too early.
+        at = min(error.pos, len(line.rstrip())) + 1
         raise ContentError(
-            f"Line {number} is not JSON ({error.msg} at character {error.colno}): every line must be one whole object, "
+            f"Line {number} is not JSON ({error.msg} at character {at}): every line must be one whole object, "
             'such as {"text": "...", "label": 0}'
         ) from error
     except (ValueError, RecursionError) as error:
