@@ -29,14 +29,14 @@ from seatrial.client.preparing import (
 )
 from seatrial.contracts.datasets import COLUMNS
 from seatrial.contracts.endpoints import SERVED
-from seatrial.contracts.models import IMAGES, TABLES
+from seatrial.contracts.models import IMAGES, SINGLE_LABEL_TEXTS, TABLES
 from seatrial.ingest.conversion import CONVERT
 from seatrial.ingest.inspection.errors import InspectionError
 from seatrial.ingest.strict_json import strict_json
 
 _SAFETENSORS = ".safetensors"
 _EXPORTED, _ONNX = ".pt2", ".onnx"
-_TEXT = "text-classification"
+_TEXT, _PAIR = SINGLE_LABEL_TEXTS
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def _model_folder(
     if _kind(manifest) in SERVED:
         return Prepared(name_and_version(manifest, name, version, None), None)
     if _kind(manifest) == "huggingface":
-        _describe(manifest, folder, for_task)
+        _describe(manifest, folder, for_task, say)
         files = {one.name: one for one in files_in(folder) if one.name != MANIFEST and one.suffix in HUGGING_FACE}
         if left := sorted(one.name for one in files_in(folder) if one.name not in files and one.name != MANIFEST):
             say(f"Not sent, since the service reads safetensors and tokenizers only: {', '.join(left)}")
@@ -255,11 +255,13 @@ def _pickled(*paths: Path) -> BadRequestError:
     return BadRequestError(f"{named}: pickle is never loaded, since it can run code: send safetensors. {CONVERT}")
 
 
-def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None) -> None:
+def _describe(manifest: dict[str, Any], folder: Path, for_task: str | None, say: Callable[[str], None]) -> None:
     """Fill in the task of a Hugging Face folder, and its class names."""
     config = read_object(folder / "config.json") if (folder / "config.json").is_file() else {}
     if "task" not in manifest:
         manifest["task"] = _task(config, for_task)
+        if manifest["task"] == _TEXT and for_task is None:
+            say(f"Taken for a model of single texts; of pairs its task is {_PAIR} (--task, or {MANIFEST})")
     if manifest["task"] is None:
         named = shorten(", ".join(_architectures(config))) or "none"
         raise BadRequestError(

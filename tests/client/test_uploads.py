@@ -56,14 +56,20 @@ def names_in(source: Any) -> list[str]:
 
 def test_a_hugging_face_folder_needs_no_manifest(hugging_face: Callable[..., Path]) -> None:
     said: list[str] = []
-    model = prepare_model(hugging_face(NAMED), for_task=None, say=said.append)
+    folder = hugging_face(NAMED)
+    model = prepare_model(folder, for_task=None, say=said.append)
     assert model.manifest["task"] == TEXTS
     assert model.manifest["labels"] == ["bad", "good"]
     assert model.manifest["architecture"] == {"kind": "huggingface"}
     assert model.manifest["name"] == "My-model-"
     assert names_in(model.source) == ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
-    (line,) = said
-    assert "handler.py, pytorch_model.bin" in line
+    taken, left_out = said
+    assert "of pairs its task is text-pair-classification" in taken
+    assert "handler.py, pytorch_model.bin" in left_out
+    # Of data that are known, nothing was assumed.
+    said.clear()
+    prepare_model(folder, for_task="text-pair-classification", say=said.append)
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(
