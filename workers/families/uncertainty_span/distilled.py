@@ -1,10 +1,12 @@
 """Attacks made on a surrogate that is fitted to the model's outputs during the audit, and carried over."""
 
+from typing import Any
+
 import pyarrow as pa
 import torch
 from torch import Tensor
 
-from seatrial.families.uncertainty_span.effort import COPIES, budget
+from seatrial.families.uncertainty_span.effort import COPIES, Budget, budget
 from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, annealed_entropy, margin_temperature
@@ -30,7 +32,7 @@ from workers.families.uncertainty_span.inner import (
     look_inside,
 )
 from workers.families.uncertainty_span.levelled import CONFINED, GATE, GATE_TYPE, INNER, MEETING, MEETING_TYPE
-from workers.families.uncertainty_span.records import to_records
+from workers.families.uncertainty_span.records import to_records, with_first
 from workers.models import box_of
 from workers.models.memory import forward
 
@@ -80,25 +82,37 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
-    units, cut = find_dormant(params, context, images, steps.among(len(images))) if len(images) else ([], [])
-    table = table.append_column(DORMANT, pa.array([units] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
-    inside = look_inside(params, context, images) if len(images) else {IDLE: [], SWINGING: []}
-    for name, functions in {UNFOLLOWED: cut, **inside}.items():
-        table = table.append_column(name, pa.array([functions] + [None] * (rows - 1), pa.list_(pa.string())))
-    scores = find_inner_scores(params, context, images) if len(images) else []
-    table = table.append_column(INNER, pa.array([scores] + [None] * (rows - 1), pa.list_(pa.list_(pa.int64()))))
-    gate, meeting = find_opening(params, context, images, follow_steps(steps)) if len(images) else (None, None)
-    table = table.append_column(GATE, pa.array([gate] + [None] * (rows - 1), GATE_TYPE))
-    table = table.append_column(MEETING, pa.array([meeting] + [None] * (rows - 1), MEETING_TYPE))
-    where = find_confinement(params, context, images, follow_steps(steps)) if len(images) else None
-    table = table.append_column(CONFINED, pa.array([where] + [None] * (rows - 1), pa.string()))
-    company = differs_by_company(params, context, images) if len(images) else None
-    table = table.append_column(COMPANY, pa.array([company] + [None] * (rows - 1), pa.float64()))
-    agreements = checked_gradients(params, context, images) if len(images) else []
-    table = table.append_column(AGREEMENTS, pa.array([agreements] + [None] * (rows - 1), pa.list_(pa.float64())))
-    slopes = left_of_slopes(params, context, images) if len(images) else []
-    table = table.append_column(SLOPES, pa.array([slopes] + [None] * (rows - 1), pa.list_(pa.float64())))
-    return table.append_column("weights", pa.array([weights] + [None] * (rows - 1), pa.list_(pa.float32())))
+    return with_first(table, look_at(params, context, images, steps) | {"weights": (weights, pa.list_(pa.float32()))})
+
+
+def look_at(
+    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: Budget
+) -> dict[str, tuple[Any, pa.DataType]]:
+    """Return what the model is as a whole, by column, and the type of that.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...) whose outputs are finite; of none nothing is found.
+        steps: Of the effort.
+    """
+    names, numbers, measured = pa.list_(pa.string()), pa.list_(pa.list_(pa.int64())), pa.list_(pa.float64())
+    types = {
+        **{DORMANT: numbers, UNFOLLOWED: names, IDLE: names, SWINGING: names, INNER: numbers},
+        **{GATE: GATE_TYPE, MEETING: MEETING_TYPE, CONFINED: pa.string()},
+        **{COMPANY: pa.float64(), AGREEMENTS: measured, SLOPES: measured},
+    }
+    if not len(images):
+        return {name: ([] if pa.types.is_list(kind) else None, kind) for name, kind in types.items()}
+    units, cut = find_dormant(params, context, images, steps.among(len(images)))
+    found: dict[str, Any] = {DORMANT: units, UNFOLLOWED: cut, **look_inside(params, context, images)}
+    found[INNER] = find_inner_scores(params, context, images)
+    found[GATE], found[MEETING] = find_opening(params, context, images, follow_steps(steps))
+    found[CONFINED] = find_confinement(params, context, images, follow_steps(steps))
+    found[COMPANY] = differs_by_company(params, context, images)
+    found[AGREEMENTS] = checked_gradients(params, context, images)
+    found[SLOPES] = left_of_slopes(params, context, images)
+    return {name: (found[name], kind) for name, kind in types.items()}
 
 
 def fitted_surrogate(context: ImageContext, images: Tensor, classes: int) -> Surrogate | None:

@@ -23,7 +23,8 @@ from workers.attacks.gradients import input_gradient
 from workers.attacks.losses import entropy
 from workers.attacks.regions import make_region
 from workers.families.contexts import ImageContext
-from workers.families.uncertainty_span.further import FurtherAttack, pixel_radius
+from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack, pixel_radius
+from workers.families.uncertainty_span.records import first_of
 from workers.models import box_of
 
 DORMANT = "dormant_units"
@@ -94,8 +95,7 @@ def switching(params: UncertaintySpanParams, context: ImageContext, images: Tens
 
 def kept_groups(context: ImageContext) -> list[Group]:
     """Return the groups of units that the check found, the most decisive first."""
-    fitted = context.records("surrogate")
-    kept = fitted[DORMANT][0].as_py() if DORMANT in fitted.column_names else []
+    kept = first_of(context.records(SURROGATE), DORMANT) or []
     return [
         tuple(Unit(*fields) for fields in zip(numbers, numbers, numbers, strict=True)) for numbers in map(iter, kept)
     ]

@@ -26,6 +26,7 @@ from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
 from workers.families.uncertainty_span.inner import AGREEMENTS, COMPANY, IDLE, SLOPES, SWINGING
+from workers.families.uncertainty_span.records import first_of
 from workers.models.repeating import company_flag
 
 ZERO_GRADIENTS = 0.1
@@ -127,9 +128,7 @@ def radius_below_a_level(params: UncertaintySpanParams, surrogate: Records | Non
 
 def unfollowed(surrogate: Records | None) -> list[Flag]:
     """Flag a network behind parts of which no dormant unit could be looked for; by the records of that stage."""
-    if surrogate is None or UNFOLLOWED not in surrogate.column_names:
-        return []
-    names = surrogate[UNFOLLOWED][0].as_py() or []
+    names = first_of(surrogate, UNFOLLOWED)
     if not names:
         return []
     told = enumerate_words(["few numbers that are of no one image" if name == "rows" else name for name in names])
@@ -149,15 +148,11 @@ def inside(surrogate: Records | None) -> list[Flag]:
     Args:
         surrogate: Records of that stage; None where it was not run.
     """
-    if surrogate is None or IDLE not in surrogate.column_names:
-        return []
     found = []
-    if COMPANY in surrogate.column_names and (difference := surrogate[COMPANY][0].as_py()) is not None:
+    if (difference := first_of(surrogate, COMPANY)) is not None:
         found.append(company_flag(difference, "changed image"))
-    if AGREEMENTS in surrogate.column_names:
-        slopes = surrogate[SLOPES][0].as_py() if SLOPES in surrogate.column_names else None
-        found += failed_gradient_check(surrogate[AGREEMENTS][0].as_py() or [], slopes or [])
-    if idle := surrogate[IDLE][0].as_py():
+    found += failed_gradient_check(first_of(surrogate, AGREEMENTS) or [], first_of(surrogate, SLOPES) or [])
+    if idle := first_of(surrogate, IDLE):
         found.append(
             Flag(
                 code="idle_computation",
@@ -167,7 +162,7 @@ def inside(surrogate: Records | None) -> list[Flag]:
                 "none of them has: what that lets out was not attacked, and mus_worst may be too low.",
             )
         )
-    if swinging := surrogate[SWINGING][0].as_py():
+    if swinging := first_of(surrogate, SWINGING):
         found.append(
             Flag(
                 code="swinging_computation",

@@ -20,6 +20,7 @@ from workers.attacks.momentum import Descent
 from workers.attacks.tried import Trial, spread_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
+from workers.families.uncertainty_span.records import first_of
 from workers.models.memory import forward
 
 INNER = "inner_scores"
@@ -70,17 +71,15 @@ steps)."""
 
 def kept_inner_scores(surrogate: Records | None) -> list[Group]:
     """Return the scores inside that the check found, given the surrogate's records; None: it has none."""
-    if surrogate is None or INNER not in surrogate.column_names:
-        return []
     return [
         tuple(InnerScores((bool(of[0]), of[1]), of[2]) for of in np.reshape(row, (-1, 3)).tolist())
-        for row in surrogate[INNER][0].as_py() or []
+        for row in first_of(surrogate, INNER) or []
     ]
 
 
 def kept_gate(surrogate: Records | None) -> ClosedGate | None:
     """Return the gate that the check found, given the surrogate's records; None: it has none."""
-    if surrogate is None or GATE not in surrogate.column_names or (kept := surrogate[GATE][0].as_py()) is None:
+    if (kept := first_of(surrogate, GATE)) is None:
         return None
     cut = {
         (of["is_part"], of["number"]): None if of["silent"] is None else torch.tensor(of["silent"])
@@ -95,7 +94,7 @@ def kept_gate(surrogate: Records | None) -> ClosedGate | None:
 
 def kept_meeting(surrogate: Records | None) -> Meeting | None:
     """Return the units that the check found, given the surrogate's records; None: it has none."""
-    if surrogate is None or MEETING not in surrogate.column_names or (kept := surrogate[MEETING][0].as_py()) is None:
+    if (kept := first_of(surrogate, MEETING)) is None:
         return None
     spreads, thresholds = dict[Kink, Tensor](), dict[Kink, Tensor]()
     for of in kept["kinks"]:
@@ -109,18 +108,13 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
 
 def kept_confinement(surrogate: Records | None) -> str | None:
     """Return what the check found perturbations to be confined to, given the surrogate's records; None: nothing."""
-    if surrogate is None or CONFINED not in surrogate.column_names:
-        return None
-    where: str | None = surrogate[CONFINED][0].as_py()
+    where: str | None = first_of(surrogate, CONFINED)
     return where
 
 
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    if surrogate is None:
-        return False
-    names = {INNER, GATE, MEETING, CONFINED}.intersection(surrogate.column_names)
-    return any(surrogate[name][0].as_py() for name in names)
+    return any(first_of(surrogate, name) for name in (INNER, GATE, MEETING, CONFINED))
 
 
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:

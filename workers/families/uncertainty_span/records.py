@@ -1,11 +1,14 @@
 """Tables of records: one row per example, three columns every stage begins with, null where an example errored."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
 from workers.attacks.losses import confidence, entropy
-from workers.families.contexts import Batch, Columns
+from workers.families.contexts import Batch, Columns, Records
 
 
 def measure(logits: Tensor, suffix: str) -> Columns:
@@ -42,3 +45,25 @@ def to_records(batch: Batch, errored: Tensor, columns: Columns) -> pa.Table:
             listed = [None if gone else row for row, gone in zip(found, missing, strict=True)]
             arrays[name] = pa.array(listed, pa.list_(pa.from_numpy_dtype(found.dtype)))
     return pa.table(arrays)
+
+
+def first_of(surrogate: Records | None, column: str) -> Any:
+    """Return what the surrogate's stage found of the model as a whole, which stands in its records' first row.
+
+    Args:
+        surrogate: Its records; None where it was not run.
+        column: Of them. Records from before it was kept have none.
+
+    Returns:
+        None where nothing was found, and where nobody looked.
+    """
+    if surrogate is None or column not in surrogate.column_names:
+        return None
+    return surrogate[column][0].as_py()
+
+
+def with_first(table: Records, found: Mapping[str, tuple[Any, pa.DataType]]) -> Records:
+    """Return records with columns of which the first row alone has a cell: what was found, and its type."""
+    for name, (value, kind) in found.items():
+        table = table.append_column(name, pa.array([value] + [None] * (table.num_rows - 1), kind))
+    return table
