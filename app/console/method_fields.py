@@ -106,12 +106,7 @@ class MethodField:
 
 def methods_for(task: str, model_format: str) -> dict[str, MethodSpec]:
     """Return the methods that can harden a model."""
-    is_trainable = model_format in ("safetensors", "archive")
-    return {
-        slug: spec
-        for slug, spec in methods().items()
-        if task in spec.tasks and (is_trainable or (model_format == "onnx" and not spec.trains))
-    }
+    return {slug: spec for slug, spec in methods().items() if task in spec.tasks and spec.takes(model_format)}
 
 
 def fields_of(spec: MethodSpec) -> list[MethodField]:

@@ -22,7 +22,7 @@ from app.web.problems import ConflictError, InvalidRequestError, ProblemError
 from app.web.quotas import check_submission, why_refused
 from seatrial.contracts.hardenings import HardeningCreate, HardeningEstimate
 from seatrial.contracts.near_names import instead
-from seatrial.contracts.training import MethodParams, MethodSpec, broken_methods, methods
+from seatrial.contracts.training import MethodParams, MethodSpec, broken_methods, held_out_of, methods
 from seatrial.families.cost import total_seconds
 from seatrial.hardening.params import TrainingParams
 from seatrial.store.claiming import join_queue
@@ -31,8 +31,6 @@ from seatrial.store.ids import new_id
 from seatrial.store.settings import Settings
 from seatrial.store.tables import DatasetRow, HardeningRow, ModelRow
 
-HELD_OUT = 0.1
-"""As :data:`workers.runtime.hardening.HELD_OUT`."""
 LONGEST_VERSION = 50
 
 
@@ -85,7 +83,7 @@ class Wanted:
             return (examples if self.spec.trains else 0), int(self.validation.facts["examples"])
         if not self.spec.trains:
             return 0, examples
-        held = max(1, round(HELD_OUT * examples))
+        held = held_out_of(examples)
         return examples - held, held
 
 
@@ -139,7 +137,7 @@ def _check_trainable(spec: MethodSpec, params: MethodParams, model: ModelRow) ->
             f"{spec.slug} hardens models for {' or '.join(spec.tasks)}; {model.id} does {model.task}.",
             pointer="/method",
         )
-    if model.format not in ("safetensors", "archive") and (spec.trains or model.format != "onnx"):
+    if not spec.takes(model.format):
         raise NotTrainableError(
             f"{model.id} is of architecture {kind}, whose weights "
             + ("are not here" if kind != "onnx" else "cannot be written back into its file")

@@ -53,6 +53,19 @@ class MethodParams(Request):
         """
 
 
+HELD_OUT = 0.1
+"""Share of the training set every epoch is judged on where no dataset is given for that."""
+
+
+def held_out_of(examples: int) -> int:
+    """Return how many of so many examples of a training set that is, one at least.
+
+    >>> held_out_of(300), held_out_of(2)
+    (30, 1)
+    """
+    return max(1, round(HELD_OUT * examples))
+
+
 @dataclass(frozen=True)
 class MethodSpec:
     """One training method.
@@ -73,6 +86,10 @@ class MethodSpec:
     tasks: tuple[str, ...]
     paper: str
     trains: bool = True
+
+    def takes(self, model_format: str) -> bool:
+        """Return whether it hardens models of a format: weights that are here, or a file that stays as it is."""
+        return model_format in ("safetensors", "archive") or (model_format == "onnx" and not self.trains)
 
     def load(self) -> Any:
         """Return what trains.

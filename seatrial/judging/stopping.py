@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.contracts.estimates import Result
+from seatrial.contracts.estimates import Looks, Result
 from seatrial.contracts.policies import Policy, PolicySource, Rule, RuleOutcome
 from seatrial.contracts.states import RunState
 from seatrial.judging.evidence import is_decided
@@ -73,7 +73,7 @@ def take_look(
     is_doubted = was_doubted or any(_doubts(rule, check, result, policy.doubts) for rule in blocking)
     if not result.looks.is_early:
         return Look(is_open=False, is_doubted=is_doubted, may_pass=True)
-    may_pass = not is_doubted and result.looks.examples >= PASSING_FROM and seed == UNCHOSEN_SEED
+    may_pass = not is_doubted and may_pass_at(result.looks, seed)
     left_open = Look(is_open=True, is_doubted=is_doubted, may_pass=may_pass)
     sharing = _sharing(policy, kinds, check)
     compares = any(rule.max_regression is not None for rule in blocking)
@@ -91,6 +91,11 @@ def take_look(
     if any(not _is_closed(rule, outcome, times, may_pass=may_pass) for rule, outcome in rules):
         return left_open
     return Look(is_open=False, is_doubted=is_doubted, may_pass=may_pass)
+
+
+def may_pass_at(looks: Looks, seed: int) -> bool:
+    """Return whether an early look that nobody doubts may pass: of enough examples, drawn by a seed nobody chose."""
+    return looks.examples >= PASSING_FROM and seed == UNCHOSEN_SEED
 
 
 def measured_so_far(position: int, kind: str, params: Mapping[str, Any], result: Result) -> MeasuredCheck:

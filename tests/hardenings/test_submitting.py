@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.hardenings.submitting import HELD_OUT
 from seatrial.contracts.hardenings import HardeningRead, HardeningSummary
 from tests import assets
 from tests.e2e.deployment import Deployment
-from workers.runtime import hardening
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +81,6 @@ def test_the_audited_file_is_not_trained_on_under_any_name(service: Deployment, 
 
 def test_an_estimate_tells_passes_and_splits_as_the_worker_does(service: Deployment, asked: dict[str, Any]) -> None:
     told = service.client.post("/v1/hardenings/estimate", json=asked).json()
-    assert hardening.HELD_OUT == HELD_OUT
     assert (told["examples"], told["validation_examples"]) == (270, 30)
     # An epoch: three steps of the attack and one of the weights; each is judged clean and attacked.
     assert told["backward_passes"] == 2 * (270 * 4 + 30 * 3)

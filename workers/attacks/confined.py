@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from workers.attacks.gradients import Model, input_gradient
 from workers.attacks.losses import entropy
-from workers.attacks.momentum import LATE, MomentumPGD
+from workers.attacks.momentum import MomentumPGD, length_share
 from workers.attacks.regions import make_region, per_example, unit_vectors
 from workers.attacks.tried import NARROW, Trial, spread_of
 
@@ -82,7 +82,7 @@ def confine(
         if step == 0:
             mask = CONFINED[where](origin, slope, trial) if where in CONFINED else mask
         momentum = MomentumPGD.decay * momentum + (_alike(slope) if where == ALIKE else slope) * mask
-        length = MomentumPGD.step * trial.epsilon * (LATE if step >= (steps + 1) // 2 else 1.0)
+        length = MomentumPGD.step * trial.epsilon * length_share(step, steps)
         moved = region.step(moved, momentum.clone(), length)
     return best, farthest
 

@@ -25,6 +25,15 @@ LATE = 0.25
 """Length of the steps of the second half, as a share of the first's."""
 
 
+def length_share(step: int, steps: int) -> float:
+    """Return how long one of some steps is, as a share of the first.
+
+    >>> [length_share(step, 5) for step in range(5)]
+    [1.0, 1.0, 1.0, 0.25, 0.25]
+    """
+    return 1.0 if 2 * step < steps else LATE
+
+
 @dataclass
 class Descent:
     """What a descent found, by example, on the device of the images.
@@ -155,7 +164,7 @@ class MomentumPGD:
                     break
             size = gradient.flatten(1).abs().mean(1).clamp_min(torch.finfo(gradient.dtype).tiny)
             active.momentum = self.decay * active.momentum + gradient / per_example(size, gradient)
-            length = self.step * self.epsilon * (1.0 if 2 * step < self.steps else LATE)
+            length = self.step * self.epsilon * length_share(step, self.steps)
             active.images = region.step(active.images, active.momentum.clone(), length)
             found.final[active.position] = active.images
         return found

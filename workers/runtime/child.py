@@ -28,7 +28,7 @@ from workers.errors import MachineError, WorkError
 from workers.runtime.deferring import trouble_of
 from workers.runtime.executor import Files
 from workers.runtime.inline import InlineExecutor
-from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown
+from workers.runtime.interruptions import BY_REASON, Interrupted
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,6 @@ ALIVE_S = 2.0
 """Seconds between two signs of life of work that needs nothing of its parent."""
 
 LATE_IMPORTS = ("torch._dynamo", "torch.utils._device", "scipy.stats", "matplotlib.backends.backend_svg")
-
-INTERRUPTIONS: Mapping[str, type[Interrupted]] = {
-    "cancelled": ShardCancelled,
-    "lost": LeaseLost,
-    "stopping": ShuttingDown,
-}
 
 
 def prepare() -> None:
@@ -123,7 +117,7 @@ def _run(executor: InlineExecutor, parent: "Parent", what: str, payload: bytes) 
             return {"done": asdict(executor.harden(job, parent))}
         return {"done": asdict(executor.run(job, parent))}
     except Interrupted as error:
-        return {"interrupted": next(name for name, kind in INTERRUPTIONS.items() if isinstance(error, kind))}
+        return {"interrupted": error.reason}
     except WorkError as error:
         return {"refused": error.problem.model_dump()}
     except MemoryError as error:
@@ -173,7 +167,7 @@ class Parent:
             self._told_at = now
             self._channel.send({"alive": True})
         if self._reason is not None:
-            raise INTERRUPTIONS[self._reason](self.row_id)
+            raise BY_REASON[self._reason](self.row_id)
 
     def poll_cancelled(self) -> None:
         """Let the parent ask the database whether to go on."""
@@ -223,7 +217,7 @@ class Parent:
             answer = self._answers.get()
         told = answer.header
         if (reason := told.get("interrupted")) is not None:
-            raise INTERRUPTIONS[reason](self.row_id)
+            raise BY_REASON[reason](self.row_id)
         if (damaged := told.get("damaged")) is not None:
             raise ArtifactDamagedError(damaged)
         if (missing := told.get("missing")) is not None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seatrial.contracts.models import ARRAYS, TABLES, ModelManifest
-from seatrial.contracts.training import MethodSpec, methods
+from seatrial.contracts.training import MethodSpec, held_out_of, methods
 from seatrial.hardening.params import TrainingParams
 from seatrial.store.seeds import derive_seed
 from seatrial.store.tables import DatasetRow
@@ -37,8 +37,6 @@ from workers.training.engine import Progress, train
 from workers.training.models import TrainableImages, TrainableTexts, evaluating
 from workers.training.overlap import refuse_overlap
 
-HELD_OUT = 0.1
-"""Share of the training set every epoch is judged on where no dataset is given for that."""
 READ_AT_ONCE = 256
 FIXED = (
     "The graph of an exported program is fixed: dropout and batch normalisation stayed as in eval mode while its "
@@ -248,7 +246,7 @@ def _split(job: HardeningJob, read: _Reader) -> tuple[TrainingData, TrainingData
         return everything, read.data(job.validation)
     if not methods()[job.params.method].trains:
         return everything, everything
-    count = max(1, round(HELD_OUT * len(everything.labels)))
+    count = held_out_of(len(everything.labels))
     held = np.sort(stratified_sample(everything.labels, count, derive_seed(job.seed, "training", "held out")))
     rest = np.setdiff1d(np.arange(len(everything.labels)), held)
     return read.data(job.dataset, rest), read.data(job.dataset, held)

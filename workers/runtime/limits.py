@@ -10,7 +10,7 @@ from seatrial.sandbox.launcher import Child, ChildDiedError
 from seatrial.store.settings import MIB
 from workers.errors import TargetError
 from workers.runtime.executor import Holder
-from workers.runtime.interruptions import Interrupted, LeaseLost, ShardCancelled, ShuttingDown
+from workers.runtime.interruptions import Interrupted, ShuttingDown
 
 STOP_S = 8.0
 """Seconds a child has to stop by itself; less than a service that is asked to end gives its workers."""
@@ -22,8 +22,6 @@ OUT_OF_MEMORY = "out-of-memory"
 
 CRASHES = {-number for number in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
 """What a file does to the library that reads it; SIGKILL may be the kernel's, for want of memory of others."""
-
-REASONS: dict[type[Interrupted], str] = {ShardCancelled: "cancelled", LeaseLost: "lost", ShuttingDown: "stopping"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Watch:
             # Only a process that is stopping has anything to store.
             patience = STOP_S if isinstance(error, ShuttingDown) else CANCEL_S
             self.reason, self.stop_at = error, time.monotonic() + patience
-            self._child.channel.send({"stop": reason_of(error)})
+            self._child.channel.send({"stop": error.reason})
 
 
 def machine_memory() -> int:
@@ -88,11 +86,6 @@ def machine_memory() -> int:
         except (OSError, ValueError):
             continue
     return total
-
-
-def reason_of(error: Interrupted) -> str:
-    """Return the word for an interruption that a child is told."""
-    return next(reason for kind, reason in REASONS.items() if isinstance(error, kind))
 
 
 def too_large(what: str, limits: Limits) -> TargetError:

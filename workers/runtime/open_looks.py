@@ -23,7 +23,7 @@ from seatrial.contracts.policies import Policy, Rule
 from seatrial.families.shared.per_example import NoMeanError, Records, read_values
 from seatrial.judging.evidence import critical
 from seatrial.judging.ranges import named
-from seatrial.judging.stopping import PASSING_FROM, UNCHOSEN_SEED
+from seatrial.judging.stopping import may_pass_at
 from seatrial.statistics.normal import normal_cdf
 from seatrial.statistics.samples import ByColumn
 
@@ -55,7 +55,7 @@ def is_surely_open(
         seed: Of the audit.
     """
     means = _means_beside_bounds(policy, spec, params, read)
-    times, may_pass = critical(looks.level), _may_pass(looks, seed)
+    times, may_pass = critical(looks.level), may_pass_at(looks, seed)
     return any(
         (one.beyond <= 0 and not may_pass) or abs(one.beyond) < times * one.deviation / math.sqrt(one.examples)
         for one in means
@@ -79,7 +79,7 @@ def following(
     """
     means = _means_beside_bounds(policy, spec, params, read)
     later = looks.model_copy(update={"ended": looks.ended + 1})
-    while later.is_early and any(_chance(one, later, may_pass=_may_pass(later, seed)) < UNLIKELY for one in means):
+    while later.is_early and any(_chance(one, later, may_pass=may_pass_at(later, seed)) < UNLIKELY for one in means):
         later = later.model_copy(update={"ended": later.ended + 1})
     return later
 
@@ -97,10 +97,6 @@ class _Mean:
     beyond: float
     deviation: float
     examples: int
-
-
-def _may_pass(looks: Looks, seed: int) -> bool:
-    return looks.examples >= PASSING_FROM and seed == UNCHOSEN_SEED
 
 
 def _chance(mean: _Mean, later: Looks, *, may_pass: bool) -> float:

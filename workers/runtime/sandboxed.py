@@ -31,17 +31,15 @@ from workers.errors import AccidentError, MachineError, TargetError, WorkError
 from workers.families.stages import Stage
 from workers.runtime.deferring import trouble_of
 from workers.runtime.executor import Holder
-from workers.runtime.interruptions import Interrupted
+from workers.runtime.interruptions import BY_REASON, Interrupted
 from workers.runtime.jobs import Advanced, CheckJob, Hardened, HardeningJob, Measured, ModelJob, ShardJob
 from workers.runtime.limits import (
     CRASHES,
     OUT_OF_MEMORY,
-    REASONS,
     Limits,
     Watch,
     crashed,
     machine_memory,
-    reason_of,
     too_large,
     too_slow,
 )
@@ -65,7 +63,6 @@ FILE_COPIES = 6
 
 
 _SECRET = re.compile(r"\{\{\s*secret:\s*([^}\s]+)\s*\}\}")
-_INTERRUPTIONS = {reason: kind for kind, reason in REASONS.items()}
 
 
 @dataclass(frozen=True)
@@ -307,7 +304,7 @@ class SandboxedExecutor:
             path = self._store.local_path(digest)
             return {"value": str(self._running.give(path) if self._running else path)}, b""
         except Interrupted as error:
-            return {"interrupted": reason_of(error)}, b""
+            return {"interrupted": error.reason}, b""
         except ArtifactDamagedError as error:
             return {"damaged": str(error)}, b""
         except ArtifactMissingError as error:
@@ -372,7 +369,7 @@ def _outcome(end: Mapping[str, Any], what: str, limits: Limits) -> Any:
         problem = StoredProblem.model_validate(end["refused"])
         raise WorkError(problem.code, problem.title, problem.detail, field=problem.field)
     if "interrupted" in end:
-        raise _INTERRUPTIONS[end["interrupted"]](what)
+        raise BY_REASON[end["interrupted"]](what)
     if "memory" in end:
         raise too_large(what, limits)
     if "damaged" in end:
