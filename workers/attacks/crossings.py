@@ -12,7 +12,7 @@ from torch import Tensor
 
 from workers.attacks.gradients import Model
 from workers.attacks.losses import margin
-from workers.attacks.regions import per_example
+from workers.attacks.regions import bisect, per_example
 from workers.models import VALID_PIXELS, Box
 from workers.models.memory import forward
 
@@ -71,11 +71,7 @@ def leads_before_crossing(
         outside = torch.where(is_open & has_crossed, length, outside)
         inside = torch.where(is_open & ~has_crossed, length, inside)
     crossed = ~outside.isnan()
-    outside = outside.nan_to_num()
-    for _ in range(HALVINGS):
-        middle = (inside + outside) / 2
-        has_crossed = lead(middle) < 0
-        inside, outside = torch.where(has_crossed, inside, middle), torch.where(has_crossed, middle, outside)
+    inside, _ = bisect(inside, outside.nan_to_num(), HALVINGS, lambda lengths: lead(lengths) < 0)
     before, at_end = lead(BEFORE * inside) / whole, lead(inside) / whole
     is_known = crossed & (whole > 0) & before.isfinite() & at_end.isfinite()
     return torch.where(is_known, before, torch.nan), torch.where(is_known, at_end, torch.nan)

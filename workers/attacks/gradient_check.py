@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.gradients import Model
-from workers.attacks.regions import Box
+from workers.attacks.regions import Box, bisect
 from workers.models.memory import forward
 
 STEPS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -70,12 +70,8 @@ def boundary_images(model: Model, images: Tensor, *, batch_size: int, check_canc
     around = (torch.arange(len(labels)) + torch.arange(len(labels))[:, None]) % len(labels)
     order = differ.gather(1, around.to(labels)).long().argmax(1)
     others = images[(torch.arange(len(labels)).to(labels) + order) % len(labels)]
-    low, high = images, others
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        same = (predicted(middle) == labels).view(-1, *[1] * (images.dim() - 1))
-        low, high = torch.where(same, middle, low), torch.where(same, high, middle)
-    return low
+    inside, _ = bisect(images, others, HALVINGS, lambda points: predicted(points) != labels)
+    return inside
 
 
 def gradient_agreements(

@@ -4,7 +4,7 @@ A region holds one ball per example, knows how to draw a point of it and how to 
 are in the units of the pixels, on the flattened image.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 import torch
@@ -126,3 +126,22 @@ def off_edges(images: Tensor, box: Box, distance: float | Tensor) -> Tensor:
 def per_example(values: Tensor, like: Tensor) -> Tensor:
     """Return ``values`` (n,) in a shape that broadcasts over ``like`` (n, ...)."""
     return values.view(-1, *[1] * (like.dim() - 1))
+
+
+def bisect(inside: Tensor, outside: Tensor, times: int, is_across: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return segments (n, ...) halved some times, towards where what is asked of their points begins.
+
+    Args:
+        inside: Ends at which it is not.
+        outside: Ends at which it is; where it is nowhere, the segment goes to this end.
+        times: How often.
+        is_across: Points (n, ...) to whether it is (n,) bool.
+
+    Returns:
+        Both ends.
+    """
+    for _ in range(times):
+        middle = (inside + outside) / 2
+        crossed = per_example(is_across(middle), middle)
+        inside, outside = torch.where(crossed, inside, middle), torch.where(crossed, middle, outside)
+    return inside, outside

@@ -14,7 +14,7 @@ from torch import Tensor
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import annealed_entropy, margin_temperature
 from workers.attacks.losses import cross_entropy, entropy, margin
-from workers.attacks.regions import per_example
+from workers.attacks.regions import bisect
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.further import CERTAIN, FurtherAttack
 from workers.models.memory import forward
@@ -77,14 +77,14 @@ def walk(attack: FurtherAttack, rank: int) -> None:
         attack.budget.cross, lambda logits, indices, progress: lead(logits, indices), criterion, goal=0.0
     )
     everyone = torch.arange(len(predictions), device=predictions.device)
-    inside, outside = attack.batch.images, found.best
-    for _ in range(attack.budget.bisections):
+
+    def has_crossed(points: Tensor) -> Tensor:
         attack.context.check_cancelled()
-        middle = (inside + outside) / 2
-        logits = forward(attack.model, middle)
+        logits = forward(attack.model, points)
         attack.reach.see(logits, everyone)
-        has_crossed = per_example(lead(logits, everyone) < 0, middle)
-        inside, outside = torch.where(has_crossed, inside, middle), torch.where(has_crossed, middle, outside)
+        return lead(logits, everyone) < 0
+
+    _, outside = bisect(attack.batch.images, found.best, attack.budget.bisections, has_crossed)
     attack.climb(attack.budget.refine, outside)
 
 

@@ -13,7 +13,7 @@ from workers.attacks.autoattack.balls import towards_origin
 from workers.attacks.autoattack.rays import Rays
 from workers.attacks.autoattack.square import Square
 from workers.attacks.losses import entropy, margin
-from workers.attacks.regions import per_example
+from workers.attacks.regions import bisect
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.further import CERTAIN, FIRST_SQUARES, LOST, PACE
 from workers.families.uncertainty_span.prediction_sets import set_columns
@@ -146,13 +146,13 @@ def _walk_back(
     indices = crossed.nonzero().squeeze(1)
     if not len(indices):
         return
-    inside, outside = inside[indices], outside[indices]
-    origin = inside
-    for _ in range(BISECTIONS):
+    origin = inside[indices]
+
+    def is_across(points: Tensor) -> Tensor:
         context.check_cancelled()
-        middle = (inside + outside) / 2
-        asked = middle if levels is None else towards_origin(middle, origin, levels)
+        asked = points if levels is None else towards_origin(points, origin, levels)
         logits = forward(context.classifier.logits, asked)
         reached.see(logits, indices)
-        is_across = per_example(logits.argmax(1) != predictions[indices], middle)
-        inside, outside = torch.where(is_across, inside, middle), torch.where(is_across, middle, outside)
+        return logits.argmax(1) != predictions[indices]
+
+    bisect(origin, outside[indices], BISECTIONS, is_across)

@@ -22,7 +22,7 @@ from workers.attacks.entropy_range import temperature_of
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.objectives import Objective
 from workers.attacks.pgd import PGD
-from workers.attacks.regions import per_example
+from workers.attacks.regions import bisect
 from workers.families.contexts import Batch, Columns, ImageContext
 from workers.families.uncertainty_span.span import attack_with
 from workers.models.memory import forward
@@ -100,12 +100,12 @@ def _walk_boundary(context: ImageContext, inside: Tensor, outside: Tensor, predi
     Returns:
         Logits (n, classes) at every point looked at.
     """
-    seen = []
-    for _ in range(BISECTIONS):
+    seen = list[Tensor]()
+
+    def has_crossed(points: Tensor) -> Tensor:
         context.check_cancelled()
-        middle = (inside + outside) / 2
-        logits = forward(context.classifier.logits, middle)
-        seen.append(logits)
-        crossed = per_example(margin(logits, predictions) < 0, middle)
-        inside, outside = torch.where(crossed, inside, middle), torch.where(crossed, middle, outside)
+        seen.append(forward(context.classifier.logits, points))
+        return margin(seen[-1], predictions) < 0
+
+    bisect(inside, outside, BISECTIONS, has_crossed)
     return seen
