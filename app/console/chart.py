@@ -47,7 +47,6 @@ class Chart:
     Attributes:
         marks: Its points from left to right.
         ticks: Height and value of each line across.
-        line: The points a line goes through.
     """
 
     marks: list[Mark]

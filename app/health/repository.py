@@ -24,11 +24,21 @@ MIN_ALIVE_S = 30.0
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to do, and who does it; counts by state, family, and by project and state.
+    """What there is to do, and who does it.
 
     Attributes:
         audits: Audits that have not ended, by state.
+        queued_shards: Shards nobody has claimed.
+        running_shards: Those somebody has.
+        retries: Attempts beyond the first, by family.
+        oldest_queued_s: How long the audit that has waited longest has; 0 where none waits.
+        models_checking: Models a worker has not looked at to the end.
+        workers_alive: Workers that gave a sign of life lately.
+        scheduler_age_s: Since the periodic work was last begun; None where it never was.
         pending: Messages to be sent.
+        by_project: Audits that have not ended, by project and state.
+        counts: What workers count, by name.
+        workers: What each takes of its machine.
     """
 
     audits: dict[str, int]

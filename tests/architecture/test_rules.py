@@ -68,10 +68,40 @@ def unfilled(nodes: Nodes) -> list[int]:
     return [line for line, text in pieces if re.search(r"(?<!=)\{[a-z_][\w.]*(:[^{}]*)?\}", text)]
 
 
+def misdescribed(nodes: Nodes) -> list[int]:
+    """Return the lines of functions and data classes whose docstrings list other names than they have."""
+    lines = []
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = node.args
+            every = [*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg]
+            names, section = {one.arg for one in every if one is not None} - {"self", "cls"}, "Args"
+        elif isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(one) for one in node.decorator_list):
+            fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+            names, section = {one.id for one in fields if isinstance(one, ast.Name) and one.id[0] != "_"}, "Attributes"
+        else:
+            continue
+        told = listed(ast.get_docstring(node) or "", section)
+        if told is not None and told != names:
+            lines.append(node.lineno)
+    return lines
+
+
+def listed(docstring: str, section: str) -> set[str] | None:
+    """Return the names a section of a docstring describes; None where there is no such section."""
+    _, heading, rest = docstring.partition(f"{section}:\n")
+    if not heading:
+        return None
+    indented = re.match(r"(?:    .*\n?|\n)*", rest)
+    entries = re.findall(r"^    (\*{0,2}\w+(?:, \w+)*)(?: \([^)]*\))?:", indented[0] if indented else "", re.MULTILINE)
+    return {name.strip("* ") for entry in entries for name in entry.split(",")}
+
+
 @cache
 def found() -> dict[Callable[[Nodes], list[int]], list[str]]:
     """Return where each look finds something in the sources, which are parsed once for all: their trees are many."""
-    lines: dict[Callable[[Nodes], list[int]], list[str]] = {written_states: [], lost_strings: [], unfilled: []}
+    looks = written_states, lost_strings, unfilled, misdescribed
+    lines: dict[Callable[[Nodes], list[int]], list[str]] = {look: [] for look in looks}
     for path in SOURCES:
         nodes = parsed(path.read_text())
         for look, where in lines.items():
@@ -101,6 +131,15 @@ def test_no_number_of_a_sentence_is_left_out() -> None:
     assert unfilled(parsed('told = (f"{share:.0%} of it, "\n    "sigma {params.sigma:g}")')) == [1]
     assert unfilled(parsed('told = f"{share:.0%} of it [level={{level}}]"')) == []
     assert found()[unfilled] == []
+
+
+@pytest.mark.slow
+def test_docstrings_describe_what_is_there() -> None:
+    """Whoever renames an argument leaves its description behind."""
+    told = '"""Do.\n\n    Args:\n        one: First.\n            And: more.\n        two, three (m,): Others.\n    """'
+    assert misdescribed(parsed(f"def f(one, two, three):\n    {told}")) == []
+    assert misdescribed(parsed(f"def f(one, two):\n    {told}")) == [1]
+    assert found()[misdescribed] == []
 
 
 @pytest.mark.slow

@@ -37,6 +37,16 @@ class ShardJob:
     """Everything about one shard that the database says.
 
     Attributes:
+        shard_id: Of its row.
+        check_id: Of its check.
+        audit_id: Of its audit.
+        kind: Family.
+        params: Of the check.
+        shard: Stage, and positions in it.
+        seed: Of the audit.
+        samples: Examples of the audit.
+        batch_size: Examples at once, at most.
+        model: Under audit.
         source: The dataset the stage runs over: the audit's own or a further one.
         is_further_source: Whether it is a further one, whose images are brought to the model's shape.
         is_held_out: Whether the stage runs over what the audit's sample leaves of its dataset.
@@ -102,6 +112,9 @@ class HardeningJob:
     """Everything about a training that the database says.
 
     Attributes:
+        hardening_id: Of its row.
+        seed: Of the hardening.
+        model: That is trained on.
         params: Of the method, which they name.
         dataset: Trained on.
         validation: What every epoch is judged on; None for a part of ``dataset``.

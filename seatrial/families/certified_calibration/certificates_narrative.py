@@ -18,7 +18,7 @@ class Known:
         radius: l_2.
         cce: Certified calibration error, the ceiling.
         clean: ECE without an attack, of the same examples.
-        share: Of all examples, those that are certified.
+        fraction: Of all examples, those that are certified.
         attacks: ECE under attack, of the same examples, by attack.
     """
 

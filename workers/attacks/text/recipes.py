@@ -60,6 +60,7 @@ class Recipe:
     Attributes:
         name: As in the audit's parameters.
         variant: What stands in for which original resource (``encoder=minilm-l6``); None for the recipe as published.
+        built: TextAttack's attack, from which one is made for each example.
     """
 
     name: str

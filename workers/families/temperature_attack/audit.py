@@ -56,11 +56,13 @@ class Audit:
         anew: Pieced texts and their edits in either order; None likewise.
         transfer: Shares of leads that edits take by what words say elsewhere; None where the stage was not run.
         once: Edited texts that were sent once; None likewise, and where no recipe changes classes.
+        insistence: Texts much misspelt before they were attacked and after; None likewise.
         quiet: Edited texts asked after ordinary ones in a row; None likewise, and where the data had too few.
         first_quiet: The same of those asked before all else.
         amid: Shares of leads that misspelling takes from texts behind the attacks, by what of them was asked before.
         edits: By recipe, what edits without a meaning did to texts that withstood the search by labels; none likewise.
         ways: What ways to write words that were drawn did to texts that withstood all; None where no way promised to.
+        marks: What signs at words that a decision hangs on turned when they were asked again; None where none was.
         missing: What unreadable words turn that those texts can do without; None where none was asked.
     """
 
