@@ -126,22 +126,10 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
         if not limits.is_distributed:
             check_installed(check, f"/checks/{position}")
         sizes = {}
-        for parameter, named in check.references().items():
+        for parameter in check.references():
             pointer = f"/checks/{position}/{parameter}"
-            row: ModelRow | DatasetRow
-            if named.startswith("mdl_"):
-                if named == model.id:
-                    raise InvalidRequestError(
-                        f"{parameter} must name another model than the one audited, {model.id}.", pointer=pointer
-                    )
-                row = _model(session, project_id, named, pointer)
-                check_same_input(model, row, pointer)
-            else:
-                row = _dataset(session, project_id, named, pointer)
-                is_learnt_from = parameter in family(check.kind).needs.training
-                check_further_data(model, dataset, row, pointer, is_learnt_from=is_learnt_from)
-                if is_learnt_from:
-                    check_training_memory(row, limits.max_batch_bytes, pointer)
+            row = _referred(session, project_id, check, parameter, (model, dataset), limits.max_batch_bytes, pointer)
+            if isinstance(row, DatasetRow):
                 sizes[parameter] = int(row.facts["examples"])
             further[pointer] = row
         situation = Situation(
@@ -177,7 +165,47 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     notes += [] if policy is None else not_about(parsed(policy), request.checks)
     if drawn > there:
         notes.append(f"{dataset.name} has {there:,} examples: all of them are audited, where {drawn:,} were asked for.")
-    return Plan(request, drawn, model, dataset, further, costs, policy, least, asked, reused, of_kinds, notes)
+    return Plan(
+        request=request,
+        samples=drawn,
+        model=model,
+        dataset=dataset,
+        further=further,
+        costs=costs,
+        policy=policy,
+        least=least,
+        asked=asked,
+        reused=reused,
+        spreads=of_kinds,
+        notes=notes,
+    )
+
+
+def _referred(
+    session: Session,
+    project_id: str,
+    check: FamilyParams,
+    parameter: str,
+    audited: tuple[ModelRow, DatasetRow],
+    most_bytes: int,
+    pointer: str,
+) -> ModelRow | DatasetRow:
+    """Return the model or the dataset that a parameter of a check names, if it fits those that are audited."""
+    (model, dataset), named = audited, check.references()[parameter]
+    if named.startswith("mdl_"):
+        if named == model.id:
+            raise InvalidRequestError(
+                f"{parameter} must name another model than the one audited, {model.id}.", pointer=pointer
+            )
+        other = _model(session, project_id, named, pointer)
+        check_same_input(model, other, pointer)
+        return other
+    row = _dataset(session, project_id, named, pointer)
+    is_learnt_from = parameter in family(check.kind).needs.training
+    check_further_data(model, dataset, row, pointer, is_learnt_from=is_learnt_from)
+    if is_learnt_from:
+        check_training_memory(row, most_bytes, pointer)
+    return row
 
 
 def _asked(
