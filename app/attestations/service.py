@@ -159,7 +159,7 @@ def _signing_key(services: Services) -> SigningKey:
     if key is None:
         raise NoSigningKeyError(
             "No key signs here: make one with `seatrial keys signing create`, or sign with one of your own: "
-            "`seatrial attest AUDIT --key KEY.pem`."
+            "`seatrial attest AUDIT --signing-key KEY.pem`."
         )
     return key
 
@@ -201,8 +201,10 @@ def _attest(services: Services, project_id: str, audit_id: str, judgement_id: st
     lines = [sign(one.payload(), key).line().decode() for one in statements]
     with services.database.read() as session:
         registered = repository.find_preregistration(session, audit_id)
-    # What was signed at submission goes along: whoever checks need not believe the date.
-    content = "".join(f"{line}\n" for line in [*lines, *([registered.content.strip()] if registered else [])])
+    # What was signed at submission goes along, while its key counts: whoever checks need not believe the date.
+    if registered is not None and _counts(services, registered):
+        lines.append(registered.content.strip())
+    content = "".join(f"{line}\n" for line in lines)
     row = AttestationRow(
         id=new_id("att"),
         audit_id=audit_id,
@@ -216,7 +218,10 @@ def _attest(services: Services, project_id: str, audit_id: str, judgement_id: st
         with services.database.write() as session:
             session.add(row)
             session.flush()
+            # The verdict that was signed: the audit's own may be another policy's.
+            verdict = session.get_one(JudgementRow, judgement_id).verdict
             told: dict[str, Any] = {"attestation": row.id, "digest": row.digest, "judgement": judgement_id}
+            told["verdict"] = verdict
             announce(session, audit_id, "audit.attested", told)
             session.expunge(row)
     except IntegrityError:
@@ -227,6 +232,13 @@ def _attest(services: Services, project_id: str, audit_id: str, judgement_id: st
             raise
         return found
     return row
+
+
+def _counts(services: Services, registered: AttestationRow) -> bool:
+    """Return whether what was signed at submission would still be believed; of a key that is not listed, yes."""
+    listed = {one.kid: one for one in services.of(KeyFolder).published().keys}
+    key, now = listed.get(registered.key_id), utc_now()
+    return key is None or (key.revoked_at is None and (key.exp is None or key.exp > now))
 
 
 def _named(row: ModelRow | DatasetRow) -> Named:

@@ -246,7 +246,8 @@ def stored_files() -> Iterator[Finding]:
             is_whole = False
             used_by = [*one.uploads, *one.weights, *(f"audit {audit_id}" for audit_id in one.audits), *one.unfinished]
             state = "is gone" if one.is_missing else "is damaged"
-            mends = [*(["upload it again"] if one.uploads else []), *map("seatrial audit retry {}".format, one.audits)]
+            mends = ["upload it again"] if one.uploads else []
+            mends += [f"seatrial audit retry {audit_id} if it failed, else submit it again" for audit_id in one.audits]
             mends += ["delete that version and harden again"] if one.weights else []
             mends += ["begin what has not ended anew if it fails"] if one.unfinished else []
             detail = f"{one.digest} {state}: {', '.join(used_by) or 'nothing that is stored names it'}"

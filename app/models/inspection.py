@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from app.models.folders import FolderContents, check_huggingface_folder, refuse_unwanted_file
 from seatrial.contracts.architectures import OnnxArchitecture, PredictionsArchitecture
-from seatrial.contracts.endpoints import ENDPOINT, ServedArchitecture, parse_network
+from seatrial.contracts.endpoints import ENDPOINT, SECRET_HEADERS, ServedArchitecture, parse_network
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.archives import ArchiveEntry, drain, walk_archive
 from seatrial.ingest.conversion import CONVERT, is_torch_archive
@@ -28,7 +28,7 @@ from seatrial.ingest.members import files_of
 from seatrial.ingest.onnx.file import open_onnx
 from seatrial.ingest.predictions.answers import read_answers
 from seatrial.ingest.predictions.tables import table_layout
-from seatrial.net.endpoint_rules import check_endpoint, filled_headers
+from seatrial.net.endpoint_rules import EndpointRuleError, check_endpoint, filled_headers
 from seatrial.store.settings import Settings
 
 EXPORTED, ONNX = "exported", "onnx"
@@ -37,6 +37,9 @@ WANTED = (
     "safetensors weights, an exported program (.pt2), an .onnx file, "
     "or a .zip, .tar or .tar.gz of a Hugging Face folder"
 )
+
+OF_CREDENTIALS = {"cookie", *map(str.lower, SECRET_HEADERS)}
+"""Headers, in lower case, that hold who asks."""
 
 
 def inspect_model(path: Path, filename: str, manifest: ModelManifest, limits: Settings) -> str:
@@ -133,7 +136,23 @@ def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) ->
         raise ManifestMismatchError(f"architecture {endpoint.kind} needs a file with weights", field="/file")
     check_endpoint(endpoint, [parse_network(network) for network in limits.endpoint_allowed_networks])
     filled_headers(endpoint, limits.endpoint_secrets, project, are_all_known=False)
+    _refuse_literal_secrets(endpoint)
     return ENDPOINT
+
+
+def _refuse_literal_secrets(endpoint: ServedArchitecture) -> None:
+    """Refuse what is no secret in a manifest, which is shown to whoever reads the model, signed and handed on.
+
+    Raises:
+        EndpointRuleError: A header of credentials names no secret of the operator's.
+    """
+    for name, value in endpoint.headers.items():
+        if name.lower() in OF_CREDENTIALS and "{{secret:" not in value:
+            raise EndpointRuleError(
+                f"headers/{name}",
+                f"header {name} must name a secret of the operator's (SEATRIAL_ENDPOINT_SECRETS), as in "
+                "`Bearer {{secret:NAME}}`: whoever reads the model, a bundle or an attestation reads what stands here",
+            )
 
 
 @contextmanager

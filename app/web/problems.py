@@ -332,7 +332,8 @@ async def _on_missing_bytes(request: Request, error: Exception) -> Response:
     if isinstance(error, ArtifactDamagedError):
         log.error("damaged bytes: %s", error)
         detail = (
-            "The stored bytes are damaged and are not given out: upload them again, or retry the audit whose they are."
+            "The stored bytes are damaged and are not given out: upload them again; of an audit's, retry it if it "
+            "failed, else submit it again."
         )
         return render(request, _named(410, "artifact-damaged", "A stored file is damaged", detail))
     log.error("missing bytes: %s", error)

@@ -1,18 +1,11 @@
 """The base of every request body: strict types, no unknown fields."""
 
-from typing import Annotated, Any
+from typing import TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
-
-def _int_is_a_number(value: Any) -> Any:
-    # Strict mode refuses an int for a float when FastAPI hands over parsed JSON, and JSON writes 1.0 as 1.
-    # A bool is an int to Python but not a number to a caller.
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53 else value
-
-
-Real = Annotated[float, BeforeValidator(_int_is_a_number)]
-"""A finite JSON number: ``1`` and ``1.0`` are the same, ``true`` and ``"1"`` are refused."""
+Real: TypeAlias = float
+"""A finite JSON number: in a strict model ``1`` and ``1.0`` are the same, ``true`` and ``"1"`` are refused."""
 
 
 class Request(BaseModel):

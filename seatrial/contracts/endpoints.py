@@ -63,6 +63,8 @@ _REFUSED_HEADERS = frozenset(
     }
 )
 MAX_TEMPLATE_BYTES = 65_536
+SECRET_HEADERS = ("Authorization", "Api-Key", "X-Api-Key", "X-Auth-Token")
+"""Headers that servers keep out of their logs."""
 SERVED = ("endpoint", "chat", "completions")
 """Kinds of architectures that are asked over HTTP and have no file."""
 
@@ -263,7 +265,7 @@ class EndpointSecret(Request):
         default=["default"], min_length=1, description="Names of the projects whose models may name it."
     )
     headers: list[str] = Field(
-        default=["Authorization", "Api-Key", "X-Api-Key", "X-Auth-Token"],
+        default=[*SECRET_HEADERS],
         min_length=1,
         description="Headers it may stand in, in any case.",
     )

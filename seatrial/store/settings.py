@@ -1,5 +1,6 @@
 """Settings, all from the environment (prefix ``SEATRIAL_``)."""
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -253,7 +254,9 @@ class Settings(BaseSettings):
     most_model_bytes: int | None = Field(
         default=None, ge=0, description="The same of larger models; default, or empty: it takes all."
     )
-    log_level: str = Field(default="info", description="debug, info, warning or error.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="debug, info, warning or error."
+    )
     log_json: bool = Field(
         default=False, description="Log JSON lines, with the ids of what each is about, in all processes."
     )
@@ -283,6 +286,13 @@ class Settings(BaseSettings):
     def _empty_is_without_limit(cls, most: object) -> object:
         # What docker-compose.yml passes on where .env says nothing.
         return None if most == "" else most
+
+    @field_validator("device")
+    @classmethod
+    def _device_is_known(cls, device: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
+            raise ValueError("must be auto, cpu, cuda or cuda:N")
+        return device
 
     @field_validator("database_url")
     @classmethod

@@ -247,6 +247,13 @@ def test_a_verdict_is_signed_when_it_is_made_and_webhooks_are_told(one_audit: On
         row.digest
     ]
     assert taken(one_audit).text == row.content
+    # Of a verdict that is not the audit's own it is told what was signed.
+    other = store(one_audit.reports.database, one_audit.id, CASES["failed"], is_own=False)
+    assert taken(one_audit, judgement=other).status_code == 200
+    with one_audit.reports.database.read() as session:
+        told = session.query(DeliveryRow).filter_by(webhook_id="whk_1").all()
+    verdicts = {one.payload["data"]["judgement"]: one.payload["data"]["verdict"] for one in told}
+    assert (verdicts[judgement], verdicts[other]) == ("passed", "failed")
 
 
 def test_what_has_no_verdict_and_who_has_no_key_are_told_so(one_audit: OneAudit, tmp_path: Path) -> None:

@@ -211,3 +211,12 @@ def test_an_endpoint_takes_no_file_and_no_path_and_weights_need_one(
     assert "leave it out" in assert_problem(named, 422).detail
     assert "path is required" in assert_problem(add(client, model_manifest()), 422).detail
     assert_nothing_stored(services)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "x-api-key", "Cookie"])
+def test_what_a_manifest_shows_to_everybody_is_no_secret(client: httpx.Client, name: str) -> None:
+    refused = assert_problem(add(client, endpoint_manifest(headers={name: "Bearer sk-literal"})), 422)
+    assert refused.errors[0].pointer == f"/manifest/architecture/headers/{name}"
+    assert "{{secret:NAME}}" in refused.detail
+    assert "sk-literal" not in refused.detail
+    assert add(client, endpoint_manifest(headers={"X-Tenant": "literal"})).status_code == 201

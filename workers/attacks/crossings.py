@@ -12,7 +12,7 @@ from torch import Tensor
 
 from workers.attacks.gradients import Model
 from workers.attacks.losses import margin
-from workers.attacks.regions import bisect, per_example
+from workers.attacks.regions import bisect, box_width, per_example
 from workers.models import VALID_PIXELS, Box
 from workers.models.memory import forward
 
@@ -66,7 +66,7 @@ def leads_before_crossing(
     inside = torch.zeros_like(whole)
     outside = torch.full_like(whole, torch.nan)
     for number in range(DOUBLINGS):
-        length = torch.full_like(whole, (box[1] - box[0]) / 2 ** (DOUBLINGS - 1 - number))
+        length = torch.full_like(whole, box_width(box) / 2 ** (DOUBLINGS - 1 - number))
         has_crossed, is_open = lead(length) < 0, outside.isnan()
         outside = torch.where(is_open & has_crossed, length, outside)
         inside = torch.where(is_open & ~has_crossed, length, inside)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workers.attacks.gradients import Model
-from workers.attacks.regions import Box, bisect
+from workers.attacks.regions import Box, bisect, box_width
 from workers.models.memory import forward
 
 STEPS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -101,7 +101,10 @@ class _Checked:
     """Images of one batch, two sums of their logits, and the gradients of these."""
 
     def __init__(self, model: Model, images: Tensor, box: Box, check_cancelled: Callable[[], None]) -> None:
-        self._model, self._images, self._box, self._check_cancelled = model, images, box, check_cancelled
+        self._model, self._images, self._check_cancelled = model, images, check_cancelled
+        # Of a table one for each column, beside images (n, d).
+        self._least, self._greatest = (torch.as_tensor(end).to(images).flatten() for end in box)
+        self._unit = images[0].numel() ** 0.5 / SIDE * box_width(box) if len(images) else 0.0
         followed = images.clone().requires_grad_(True)
         check_cancelled()
         with torch.enable_grad():
@@ -119,10 +122,9 @@ class _Checked:
         # Of the first sum, of the second, and along random directions.
         best = self._images.new_zeros(3, len(self._images), dtype=torch.float64)
         is_said = torch.zeros_like(best, dtype=torch.bool)
-        unit = self._images[0].numel() ** 0.5 / SIDE * (self._box[1] - self._box[0])
         rows = torch.arange(len(self._images), device=best.device)
         for step in STEPS:
-            told, measured = self._changes(step * unit, rows)
+            told, measured = self._changes(step * self._unit, rows)
             first, second = (
                 _ratio(told[2 * at : 2 * at + 2, at], measured[2 * at : 2 * at + 2, at]) for at in range(2)
             )
@@ -149,7 +151,7 @@ class _Checked:
             wanted = torch.where(draw < 0.5, -1.0, 1.0).to(sizes) * sizes
         flat = self._images.flatten(1)
         # A black pixel can only become lighter.
-        is_stuck = ((flat <= self._box[0]) & (wanted < 0)) | ((flat >= self._box[1]) & (wanted > 0))
+        is_stuck = ((flat <= self._least) & (wanted < 0)) | ((flat >= self._greatest) & (wanted > 0))
         return _unit(torch.where(is_stuck, 0.0, wanted))
 
     def _changes(self, length: float, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,7 +169,7 @@ class _Checked:
         images, gradients, logits = self._images[rows].flatten(1), self._gradients[:, rows], self._logits[rows]
         told, measured = [], []
         for number in range(OWN + DIRECTIONS):
-            moved = (images + (length * self._direction(number)[rows]).to(images)).clamp(*self._box)
+            moved = (images + (length * self._direction(number)[rows]).to(images)).clamp(self._least, self._greatest)
             self._check_cancelled()
             found = forward(self._model, moved.view_as(self._images[rows])).double()
             said = (gradients * (moved.double() - images.double())).sum(2)

@@ -123,6 +123,16 @@ def off_edges(images: Tensor, box: Box, distance: float | Tensor) -> Tensor:
     return images + (torch.minimum(torch.maximum(images, least + off), greatest - off) - images).detach()
 
 
+WIDEST = 20.0
+"""Standard deviations that a column of a table is taken to be wide, at most: one without a range has no ends."""
+
+
+def box_width(box: Box) -> float:
+    """Return how far the ends of a box lie apart, of a table's columns the two that do farthest."""
+    least, greatest = box
+    return float(torch.as_tensor(greatest - least).clamp(max=WIDEST).max())
+
+
 def per_example(values: Tensor, like: Tensor) -> Tensor:
     """Return ``values`` (n,) in a shape that broadcasts over ``like`` (n, ...)."""
     return values.view(-1, *[1] * (like.dim() - 1))
