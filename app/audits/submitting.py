@@ -117,7 +117,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     costs: list[Cost] = []
     least: list[Cost] = []
     there = int(dataset.facts["examples"])
-    drawn = request.samples or samples_for(request.checks, there)
+    asked_for = request.samples
+    drawn = asked_for or samples_for(request.checks, there)
     request = request.model_copy(update={"samples": drawn})
     samples = min(drawn, there)
     check_memory(request, dataset, samples, limits.max_batch_bytes)
@@ -163,8 +164,8 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
     notes = not_promoted(session, project_id, request.baseline, model.name)
     notes += [] if policy is None else not_about(parsed(policy), request.checks)
-    if drawn > there:
-        notes.append(f"{dataset.name} has {there:,} examples: all of them are audited, where {drawn:,} were asked for.")
+    if asked_for is not None and asked_for > there:
+        notes.append(f"{dataset.name} has {there:,} examples: all are audited, where {asked_for:,} were asked for.")
     return Plan(
         request=request,
         samples=drawn,

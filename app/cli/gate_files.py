@@ -34,10 +34,12 @@ _MAX_SHOWN = 20
 def is_file(policy: str) -> bool:
     """Return whether a policy is given as a file, rather than by its name.
 
-    >>> is_file("release.yaml"), is_file("standard"), is_file("release@3")
-    (True, False, False)
+    A shipped policy's name is never a file: whoever adds one of that name to a repository changes no verdict.
+
+    >>> is_file("release.yaml"), is_file("standard"), is_file("release@3"), is_file("./standard")
+    (True, False, False, True)
     """
-    return policy.endswith(_FILES) or "/" in policy or Path(policy).is_file()
+    return policy not in presets.RESERVED and (policy.endswith(_FILES) or "/" in policy or Path(policy).is_file())
 
 
 def unknown_policy(name: str) -> BadRequestError:

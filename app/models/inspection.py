@@ -140,6 +140,9 @@ def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) ->
     return ENDPOINT
 
 
+_NAMED_SECRET = "Bearer {{secret:NAME}}"
+
+
 def _refuse_literal_secrets(endpoint: ServedArchitecture) -> None:
     """Refuse what is no secret in a manifest, which is shown to whoever reads the model, signed and handed on.
 
@@ -151,7 +154,7 @@ def _refuse_literal_secrets(endpoint: ServedArchitecture) -> None:
             raise EndpointRuleError(
                 f"headers/{name}",
                 f"header {name} must name a secret of the operator's (SEATRIAL_ENDPOINT_SECRETS), as in "
-                "`Bearer {{secret:NAME}}`: whoever reads the model, a bundle or an attestation reads what stands here",
+                f"`{_NAMED_SECRET}`: whoever reads the model, a bundle or an attestation reads what stands here",
             )
 
 

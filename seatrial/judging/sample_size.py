@@ -10,6 +10,9 @@ from seatrial.statistics.proportions import score_interval
 POWER = 0.8
 """How often the further examples would decide, if the value stays."""
 
+FEWEST = 30
+"""Examples of which a mean is normally distributed, nearly: of fewer their spread says little of how many decide."""
+
 MOST_EXAMPLES = 1e9
 """Beyond that many further examples nobody is told a number."""
 
@@ -84,7 +87,7 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
     """Return the examples that decide a number whose side is spread by chance and by an example not seen."""
     value = evidence.judged.value or 0.0
     n = max(1, evidence.judged.n if evidence.examples is None else evidence.examples)
-    gap, width = abs(bound - value), _width(evidence, found, is_above=bound > value)
+    gap, width = abs(bound - value), found[1] - value if bound > value else value - found[0]
     room = _room(evidence, value, is_above=bound > value)
     if width <= 0 or (room and gap > room):
         return math.inf
@@ -100,19 +103,7 @@ def _scaled(evidence: Evidence, found: Range, bound: float, alpha: float) -> flo
         unlucky = normal_quantile(POWER) * spread * math.sqrt(scale)
         return gap >= max(side * stretch + unlucky, unseen)
 
-    return _fewest(is_decided, n) * evidence.judged.n / n
-
-
-def _width(evidence: Evidence, found: Range, *, is_above: bool) -> float:
-    """Return how far an interval reaches from the value to one side; to the other, if farther, where it is cut off.
-
-    At the end of what the number can be there is less of it than chance leaves.
-    """
-    value, edges = evidence.judged.value or 0.0, evidence.span or (0.0, 1.0)
-    below, above = value - found[0], found[1] - value
-    if found[is_above] == edges[is_above]:
-        return max(below, above)
-    return above if is_above else below
+    return max(_fewest(is_decided, n), FEWEST) * evidence.judged.n / n
 
 
 def _room(evidence: Evidence, value: float, *, is_above: bool) -> float:

@@ -172,7 +172,7 @@ def test_an_estimate_costs_nothing(client: httpx.Client, services: Services, pai
     # No more are audited than there are.
     assert small["notes"] == []
     (note,) = client.post("/v1/audits/estimate", json=submission(*pair) | {"samples": 500}).json()["notes"]
-    assert "all of them are audited, where 500 were asked for" in note
+    assert "all are audited, where 500 were asked for" in note
     # A batch has no more examples than are audited.
     assert large["memory_bytes"] - small["memory_bytes"] == pytest.approx(7 * (3.2 * 2e6 + 10 * 256), abs=1)
     assert large["checks"][0]["memory_bytes"] == large["memory_bytes"]

@@ -1,14 +1,19 @@
-"""8-bit pixels: whether images have no others, and radii within which there is no other image of such pixels."""
+"""8-bit pixels: whether images have no others, and radii that are less than a level of them."""
+
+import math
 
 from torch import Tensor
 
+from workers.attacks.regions import Norm
 from workers.models import GREY_LEVELS, VALID_PIXELS, Box
 
 ON_GRID = 1e-3
 """How far from a level, in levels, a pixel may lie and be at it."""
 
-ROUNDED = 0.95
-"""Share of a level from which on a radius is one: whoever means 1/255 may write .0039."""
+ROUNDED, ON_AVERAGE = 0.95, 0.25
+"""Share of a level from which on a radius in l_inf is one: whoever means 1/255 may write .0039. And the same of one in
+l_2 divided by the root of how many numbers an image has: .25 of 32 x 32 pixels in colour is 1.15, .5 of 224 x 224 .33.
+"""
 
 
 def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
@@ -19,18 +24,26 @@ def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
     return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
 
 
-def is_below_a_level(epsilon: float) -> bool:
-    """Return whether no 8-bit image but the one itself lies within a radius, in l_inf and in l2.
+def values_of(images: Tensor, box: Box) -> int:
+    """Return how many numbers an image has; 0 of a table's rows, whose columns have no levels."""
+    return images[0].numel() if box is VALID_PIXELS and len(images) else 0
 
-    >>> is_below_a_level(1e-6), is_below_a_level(0.0039), is_below_a_level(8 / 255)
-    (True, False, False)
+
+def below_a_level(norm: Norm, epsilon: float, values: int | None) -> str | None:
+    """Return what is said of a radius within which next to no 8-bit image but the one itself lies; None of others.
+
+    Args:
+        norm: Of the ball.
+        epsilon: Radius, in pixels' units.
+        values: Numbers of an image; 0 and None where there are no levels, or nobody knows.
     """
-    return epsilon * GREY_LEVELS < ROUNDED
-
-
-def below_a_level(epsilon: float) -> str:
-    """Return what is said of such a radius."""
+    if not values:
+        return None
+    level = epsilon * GREY_LEVELS if norm == "linf" else epsilon * GREY_LEVELS / math.sqrt(values)
+    if level >= (ROUNDED if norm == "linf" else ON_AVERAGE):
+        return None
+    how = "" if norm == "linf" else f" in each of an image's {values:,} numbers"
     return (
-        f"The radius of {epsilon:g} is less than a level of 8-bit images, 1/255, which all of these are: no other such "
-        "image lies within it, and an attack that changes nothing shows nothing about the model."
+        f"The radius of {epsilon:g} is {level:.2g} levels of 8-bit images, each 1/255{how}: attacks that change next "
+        "to nothing show nothing about the model."
     )

@@ -33,7 +33,7 @@ from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.attacks.kept_slopes import HALF, slope_shares
-from workers.attacks.levels import is_on_grid
+from workers.attacks.levels import values_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 from workers.families.robust_accuracy_first import STANDING, standing_ids
 from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
@@ -49,8 +49,8 @@ SLOPE_GONE = "slope_gone"
 """Column of whether little of a gradient is left a small step away; not there of a model without gradients, or with
 randomness, nor in records from before it was kept."""
 
-ON_LEVELS = "on_levels"
-"""Column of whether all images of a batch are of 8 bits; not in records from before it was kept."""
+VALUES = "values"
+"""Column of how many numbers an image has, 0 of a table's rows; not in records from before it was kept."""
 
 RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
 """Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
@@ -147,7 +147,7 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
 
     Returns:
         What AutoAttack found, and by example: ``answers_right``, ``answers_apart``, ``is_probability``,
-        ``runs_backward``, ``zero_gradient``, ``classes``, :data:`ON_LEVELS` and, of a deterministic model,
+        ``runs_backward``, ``zero_gradient``, ``classes``, :data:`VALUES` and, of a deterministic model,
         :data:`SLOPE_GONE`; those of :func:`doubt`.
     """
     model = context.classifier.logits
@@ -166,7 +166,7 @@ def attack_batch(ensemble: AutoAttack, context: ImageContext, batch: Batch, purp
         "runs_backward": torch.full_like(evaluation.correct, adapts),
         "zero_gradient": torch.stack([torch.zeros_like(evaluation.correct), *without_gradient]).any(0),
         "classes": torch.full_like(batch.labels, context.classifier.classes),
-        ON_LEVELS: torch.full_like(evaluation.correct, is_on_grid(batch.images, box_of(context.classifier))),
+        VALUES: torch.full_like(batch.labels, values_of(batch.images, box_of(context.classifier))),
     }
     if by_gradients and ensemble.draws == 1:
         signs[SLOPE_GONE] = _slope_gone(ensemble, context, batch)
@@ -300,7 +300,7 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
         _slopes(sound, list(held.values())[-1]),
         # Records from before it was kept do not tell.
         checks.radius_below_a_level(
-            ensemble.epsilon, on_levels=ON_LEVELS in sound.column_names and bool(_flags(sound, ON_LEVELS).all())
+            ensemble.norm, ensemble.epsilon, sound[VALUES][0].as_py() if VALUES in sound.column_names else None
         ),
         _square(held, ensemble, records.num_rows),
         checks.optimizes_at_inference(int(_flags(sound, "runs_backward").sum())),

@@ -19,8 +19,8 @@ FLAGS: tuple[FlagSpec, ...] = (
         code="radius_below_a_level",
         severities=("error",),
         speaks_of=("robustness", "static_robustness", "overestimate", "gain_over_static", "selective_error"),
-        meaning="The radius is less than 1/255, and all images are of 8 bits: no other such image lies within it, so "
-        "that nothing was attacked.",
+        meaning="The radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each number of "
+        "an image: attacks that change next to nothing show nothing about the model.",
         remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
     ),
     FlagSpec(

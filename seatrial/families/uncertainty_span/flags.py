@@ -101,8 +101,9 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("error",),
         speaks_of=EVERY_ATTACK,
         spares=UNATTACKED,
-        meaning="The radius is less than 1/255, and all images are of 8 bits: no other such image lies within it, so "
-        "that nothing was attacked. It is told from effort standard on.",
+        meaning="The radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each number of "
+        "an image: attacks that change next to nothing show nothing about the model. It is told from effort standard "
+        "on.",
         remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
     ),
     FlagSpec(

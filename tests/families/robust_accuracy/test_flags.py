@@ -125,13 +125,19 @@ def test_slopes_that_are_gone_near_by_count_where_the_image_held() -> None:
     assert codes(sound(slope_gone=[True] * 12 + [False] * 28, broken_by=broken_by)) == {}
 
 
-def test_a_radius_in_which_there_is_no_other_8_bit_image_attacks_nothing() -> None:
-    assert codes(sound(on_levels=[True] * 40), epsilon=1e-6) == {"radius_below_a_level": "error"}
-    assert codes(sound(on_levels=[True] * 39 + [False]), epsilon=1e-6) == {}
-    assert codes(sound(on_levels=[True] * 40), epsilon=0.0039) == {}
-    images = (SOUND[0] * 255).round() / 255
-    for of, told in ((images, True), (images + 0.3 / 255, False)):
-        assert ("radius_below_a_level" in flags(parameters(epsilon=0.001), TEN, (of, SOUND[1]))) is told
+def test_a_radius_of_less_than_a_level_attacks_nothing() -> None:
+    told = {"radius_below_a_level": "error"}
+    for values, norm, epsilon, found in (
+        (784, "linf", 1e-6, told),
+        (784, "linf", 0.0039, {}),
+        (0, "linf", 1e-6, {}),
+        (784, "l2", 0.027, told),
+        (784, "l2", 0.028, {}),
+        (150_528, "l2", 0.5, {}),
+    ):
+        assert codes(sound(values=[values] * 40), epsilon=epsilon, norm=norm) == found
+    assert "radius_below_a_level" in flags(parameters(epsilon=0.001), TEN, SOUND)
+    assert "radius_below_a_level" not in flags(parameters(epsilon=0.01), TEN, SOUND)
 
 
 def test_a_model_that_watches_what_every_step_moves_is_told() -> None:

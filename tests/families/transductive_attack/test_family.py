@@ -59,6 +59,7 @@ def test_the_identity_gives_the_static_model_s_numbers_exactly() -> None:
         done["static"]["robust_pgd"].to_pylist() == done[game_of("identity", "transfer_pgd", 0)]["correct"].to_pylist()
     )
     assert values["overestimate[defence=identity]"] >= 0
+    assert set(done["static"]["values"].to_pylist()) == {POINTS[0].numel()}
     assert values["static_robustness"] < values["static_accuracy"]
 
 

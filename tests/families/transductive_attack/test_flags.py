@@ -44,13 +44,10 @@ def test_of_a_sound_audit_nothing_is_said() -> None:
     assert doubts(parameters()) == []
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "on_levels", "is_told"), [(1e-6, 120, True), (1e-6, 119, False), (0.0039, 120, False)]
-)
-def test_a_radius_in_which_there_is_no_other_8_bit_image_is_an_error(epsilon, on_levels, is_told) -> None:
+@pytest.mark.parametrize(("epsilon", "values", "is_told"), [(1e-6, 784, True), (1e-6, 0, False), (0.0039, 784, False)])
+def test_a_radius_of_less_than_a_level_is_an_error(epsilon, values, is_told) -> None:
     def tell(done) -> None:
-        told = pa.array([True] * on_levels + [False] * (120 - on_levels))
-        done["static"] = done["static"].append_column("on_levels", told)
+        done["static"] = done["static"].append_column("values", pa.array([values] * 120))
 
     found = by_code(doubts(parameters(epsilon=epsilon), change=tell))
     assert [flag.severity for flag in found.values()] == ["error"] * is_told

@@ -16,7 +16,8 @@ from seatrial.families.shared.robust_accuracy import LOOKS
 from seatrial.statistics.proportions import score_interval
 from workers.attacks.gradients import Model
 from workers.attacks.kept_slopes import LOST, are_gone
-from workers.attacks.levels import below_a_level, is_below_a_level
+from workers.attacks.levels import below_a_level
+from workers.attacks.regions import Norm
 from workers.models.memory import forward, run_with_oom_split
 
 LOGIT_DISTANCE = 1e-4
@@ -164,21 +165,18 @@ def failed_gradient_check(gone: int, held: int) -> Doubt | None:
     )
 
 
-def radius_below_a_level(epsilon: float, *, on_levels: bool) -> Doubt | None:
-    """Doubt attacks within a radius in which there is no other image of 8 bits.
+def radius_below_a_level(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
+    """Doubt attacks within a radius of less than a level of 8-bit images.
 
     Args:
+        norm: Of the ball.
         epsilon: Radius, in pixels' units.
-        on_levels: Whether all images are of 8 bits.
+        values: Numbers of an image; 0 of a table's rows, None where nobody knows.
     """
-    if not (on_levels and is_below_a_level(epsilon)):
+    message = below_a_level(norm, epsilon, values)
+    if message is None:
         return None
-    return Doubt(
-        "radius_below_a_level",
-        below_a_level(epsilon),
-        "Audit with the radius that the model has to withstand.",
-        "error",
-    )
+    return Doubt("radius_below_a_level", message, "Audit with the radius that the model has to withstand.", "error")
 
 
 def square_improves(holding_before: int, holding_after: int, examples: int) -> Doubt | None:

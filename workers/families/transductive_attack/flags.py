@@ -13,9 +13,9 @@ from seatrial.families.transductive_attack.params import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
-from workers.attacks.levels import below_a_level, is_below_a_level
+from workers.attacks.levels import below_a_level
 from workers.families.contexts import Records
-from workers.families.robust_accuracy import ON_LEVELS
+from workers.families.robust_accuracy import VALUES
 from workers.families.transductive_attack.autoattack_flags import (
     autoattack_doubted,
     autoattack_weaker_than_pgd,
@@ -79,14 +79,12 @@ def doubt(
 
 
 def radius_below_a_level(params: TransductiveAttackParams, done: Mapping[str, Records]) -> list[Flag]:
-    """Flag a radius within which 8-bit images have no other."""
+    """Flag a radius of less than a level of 8-bit images."""
     static = done.get(STATIC)
     # Records from before it was kept do not tell.
-    if static is None or ON_LEVELS not in static.column_names or not is_below_a_level(params.epsilon):
-        return []
-    if not all(static[ON_LEVELS].to_pylist()):
-        return []
-    return [_flag("radius_below_a_level", "error", below_a_level(params.epsilon))]
+    values = None if static is None or VALUES not in static.column_names else static[VALUES][0].as_py()
+    message = below_a_level(params.norm, params.epsilon, values)
+    return [] if message is None else [_flag("radius_below_a_level", "error", message)]
 
 
 def defence_failed(games: Games) -> list[Flag]:

@@ -10,7 +10,7 @@ from seatrial.families.uncertainty_span.effort import COPIES, Budget, budget
 from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, annealed_entropy, margin_temperature
-from workers.attacks.levels import is_on_grid
+from workers.attacks.levels import is_on_grid, values_of
 from workers.attacks.losses import confidence, cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
@@ -35,6 +35,9 @@ from workers.families.uncertainty_span.levelled import CONFINED, GATE, GATE_TYPE
 from workers.families.uncertainty_span.records import to_records, with_first
 from workers.models import box_of
 from workers.models.memory import forward
+
+VALUES = "values"
+"""Column of the records of the stage, in its first row: numbers of an image, 0 of a table's rows."""
 
 CONFIDENCE, CORRECT = "calibrated_confidence", "correct"
 """Columns of the records of the stage. Records from before they were kept have none."""
@@ -82,7 +85,8 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
     on_grid = bool(len(images)) and is_on_grid(images, box)
     table = table.append_column("on_grid", pa.array([on_grid] * rows, pa.bool_()))
     table = table.append_column("temperature", pa.array([temperature] * rows, pa.float64()))
-    return with_first(table, look_at(params, context, images, steps) | {"weights": (weights, pa.list_(pa.float32()))})
+    found = look_at(params, context, images, steps) | {VALUES: (values_of(images, box), pa.int64())}
+    return with_first(table, found | {"weights": (weights, pa.list_(pa.float32()))})
 
 
 def look_at(

@@ -21,8 +21,9 @@ from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
 from workers.attacks.kept_slopes import HALF, LOST, are_gone
-from workers.attacks.levels import below_a_level, is_below_a_level
+from workers.attacks.levels import below_a_level
 from workers.families.contexts import Records
+from workers.families.uncertainty_span.distilled import VALUES
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
 from workers.families.uncertainty_span.inner import AGREEMENTS, COMPANY, IDLE, SLOPES, SWINGING
@@ -119,11 +120,9 @@ def few_steps(params: UncertaintySpanParams) -> list[Flag]:
 
 
 def radius_below_a_level(params: UncertaintySpanParams, surrogate: Records | None) -> list[Flag]:
-    """Flag a radius within which 8-bit images have no other; by the records of the surrogate's stage."""
-    if surrogate is None or not is_below_a_level(params.epsilon) or not surrogate["on_grid"][0].as_py():
-        return []
-    message = below_a_level(params.epsilon)
-    return [Flag(code="radius_below_a_level", severity="error", message=message)]
+    """Flag a radius of less than a level of 8-bit images; by the records of the surrogate's stage."""
+    message = below_a_level(params.norm, params.epsilon, first_of(surrogate, VALUES))
+    return [] if message is None else [Flag(code="radius_below_a_level", severity="error", message=message)]
 
 
 def unfollowed(surrogate: Records | None) -> list[Flag]:
