@@ -140,7 +140,7 @@ def inspect_endpoint(manifest: ModelManifest, limits: Settings, project: str) ->
     return ENDPOINT
 
 
-_NAMED_SECRET = "Bearer {{secret:NAME}}"
+_AS_NAMED = "Bearer {{secret:NAME}}"
 
 
 def _refuse_literal_secrets(endpoint: ServedArchitecture) -> None:
@@ -154,7 +154,7 @@ def _refuse_literal_secrets(endpoint: ServedArchitecture) -> None:
             raise EndpointRuleError(
                 f"headers/{name}",
                 f"header {name} must name a secret of the operator's (SEATRIAL_ENDPOINT_SECRETS), as in "
-                f"`{_NAMED_SECRET}`: whoever reads the model, a bundle or an attestation reads what stands here",
+                f"`{_AS_NAMED}`: whoever reads the model, a bundle or an attestation reads what stands here",
             )
 
 

@@ -68,6 +68,14 @@ SHARED: tuple[FlagSpec, ...] = (
         remedy="Audit more examples; if it stays, check labels, their order and the preprocessing.",
     ),
     FlagSpec(
+        code="repeated_examples",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="Fewer than nine in ten of the images or texts of the sample are different: intervals are of examples "
+        "drawn each by itself, and an example that comes often decides for all.",
+        remedy="Audit a dataset without copies.",
+    ),
+    FlagSpec(
         code="clean_accuracy_differs",
         severities=("warning",),
         speaks_of=("clean_accuracy", "*"),

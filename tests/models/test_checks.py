@@ -41,6 +41,8 @@ class Examples:
         bright = (self.labels + (np.arange(len(self.labels)) < wrong)) % 4
         self.pixels = torch.full((len(self.labels), 4), 0.25)
         self.pixels[torch.arange(len(self.labels)), torch.from_numpy(bright)] = 0.75
+        # No two are the same.
+        self.pixels += 1e-5 * torch.arange(len(self.labels))[:, None]
 
     def images(self, positions) -> Tensor:
         return self.pixels[list(positions)].view(-1, *SHAPE)
@@ -292,3 +294,11 @@ def test_preflight_can_be_cancelled_between_batches() -> None:
             check_cancelled=check_cancelled,
         )
     assert len(seen) == 3
+
+
+def test_a_sample_of_one_image_many_times_is_doubted() -> None:
+    data = Examples([0, 1, 2, 3] * 10)
+    data.pixels = data.pixels[torch.arange(40) % 4]
+    (flag,) = _preflight(_classifier(), data).flags
+    assert (flag.code, flag.severity) == ("repeated_examples", "warning")
+    assert "Of 40 images 4 are different" in flag.message

@@ -54,7 +54,8 @@ class Numbered:
         self.labels = np.asarray(labels, np.int64)
         self.label_names = names
         words = self.labels + 3 * (1 + np.arange(len(self.labels)) % 4) + (np.arange(len(self.labels)) < wrong)
-        self.rows: list[Text] = ["word " * int(count) for count in words]
+        # No two are the same.
+        self.rows: list[Text] = [f"no{at} " + "word " * int(count - 1) for at, count in enumerate(words)]
 
     def texts(self, positions: Sequence[int]) -> list[Text]:
         return [self.rows[position] for position in positions]
@@ -375,3 +376,14 @@ def test_preflight_can_be_cancelled_between_batches() -> None:
             check_cancelled=check_cancelled,
         )
     assert [len(call) for call in classifier.calls] == [10, 10]
+
+
+def test_a_sample_of_few_texts_many_times_is_doubted() -> None:
+    data = Numbered([0, 1, 2] * 10)
+    data.rows = [data.rows[at % 26] for at in range(30)]
+    data.labels = data.labels[np.arange(30) % 26]
+    (flag,) = _preflight(Counting(), data).flags
+    assert (flag.code, flag.severity) == ("repeated_examples", "warning")
+    assert "Of 30 texts 26 are different" in flag.message
+    data.rows[26:] = [f"{row}word word word" for row in data.rows[26:]]
+    assert _preflight(Counting(), data).flags == []

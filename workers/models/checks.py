@@ -1,5 +1,6 @@
 """What only running the model can show: at upload (:func:`check_target`) and before an audit (:func:`preflight`)."""
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from math import prod
@@ -14,12 +15,14 @@ from seatrial.contracts.model_facts import ModelFacts
 from seatrial.contracts.models import ModelManifest
 from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
+from workers.models import VALID_PIXELS, box_of
 from workers.models.footprint import attack_bytes, forward_bytes, graph_bytes
 from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
 from workers.models.repeating import company_flags, repeat_flags
+from workers.models.repeats import repeated_examples
 from workers.models.table_classifier import TableClassifier
 from workers.models.timing import measure
 from workers.models.validating import (
@@ -174,12 +177,13 @@ def preflight(
     check_labels(labels, dataset.label_names, classifier.labels)
     flags = name_flags(dataset.label_names, classifier.labels)
     predictions = np.empty(len(chosen), dtype=np.int64)
-    variety = _Variety()
+    variety, different = _Variety(), set[bytes]()
     for start in range(0, len(chosen), batch_size):
         check_cancelled()
         batch = chosen[start : start + batch_size]
         images = dataset.images(batch)
         _check_images(images, classifier)
+        different.update(hashlib.sha256(image.numpy().tobytes()).digest() for image in images)
         images = images.to(classifier.device)
         with torch.no_grad():
             logits = classifier.logits(images) if ask is None else ask(batch, images)
@@ -195,6 +199,9 @@ def preflight(
         predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()
     if isinstance(classifier, ImageEndpoint):
         flags += _endpoint_flags(classifier, predictions)
+    if box_of(classifier) is VALID_PIXELS:
+        # Rows of a table may well be the same.
+        flags += repeated_examples(len(different), len(chosen), words.thing)
     if (predictions == ERRORED).all():
         raise PreflightError(
             "outputs-not-finite",

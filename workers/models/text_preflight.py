@@ -17,6 +17,7 @@ from workers.models.generative import GenerativeExchange
 from workers.models.hf_text import HuggingFaceTextClassifier
 from workers.models.hf_tokens import HuggingFaceTokenClassifier
 from workers.models.repeating import repeat_flags
+from workers.models.repeats import repeated_examples
 from workers.models.text_checks import PAIRS, REPEATED, wording_of
 from workers.models.text_validating import DOUBTFUL_SHARE, Truths, is_finite, rows_of, validate_answers
 from workers.models.validating import (
@@ -83,6 +84,7 @@ def preflight_texts(
         flags += _unnamed_flags(dataset.label_names, classifier.labels)
     texts = dataset.texts(chosen)
     _check_form(texts[0], manifest)
+    flags += repeated_examples(len(set(texts)), len(texts), "text")
     known = [tuple(row) for row in truths.tolist()]
     return _run(classifier, texts, known, flags, manifest, batch_size, check_cancelled, ask or classifier.logits)
 
