@@ -19,7 +19,7 @@ from app.web.problems import ConflictError, NotFoundError
 from app.web.services import Services
 from seatrial.attestation.dsse import sign
 from seatrial.attestation.key_folder import KeyFolder
-from seatrial.attestation.keys import KeyFileError, SigningKey
+from seatrial.attestation.keys import KeyFileError, SigningKey, parse_published
 from seatrial.attestation.statements import (
     AuditPredicate,
     MeasuredCheck,
@@ -86,7 +86,7 @@ def statements_of(
         audit, model, dataset = _inputs(session, project_id, audit_id)
         checks = list_checks(session, audit_id)
         others = repository.count_other_seeds(session, audit, judged)
-        registered = repository.find_preregistration(session, audit_id)
+        registered = _registration(services, session, audit_id)
     policy_digest = str(judged.judgement["policy"]["digest"])
     predicate = AuditPredicate(
         audit=audit.id,
@@ -200,9 +200,9 @@ def _attest(services: Services, project_id: str, audit_id: str, judgement_id: st
     statements = statements_of(services, project_id, audit_id, judgement_id)
     lines = [sign(one.payload(), key).line().decode() for one in statements]
     with services.database.read() as session:
-        registered = repository.find_preregistration(session, audit_id)
-    # What was signed at submission goes along, while its key counts: whoever checks need not believe the date.
-    if registered is not None and _counts(services, registered):
+        registered = _registration(services, session, audit_id)
+    # What was signed at submission goes along: whoever checks need not believe the date.
+    if registered is not None:
         lines.append(registered.content.strip())
     content = "".join(f"{line}\n" for line in lines)
     row = AttestationRow(
@@ -218,10 +218,11 @@ def _attest(services: Services, project_id: str, audit_id: str, judgement_id: st
         with services.database.write() as session:
             session.add(row)
             session.flush()
-            # The verdict that was signed: the audit's own may be another policy's.
-            verdict = session.get_one(JudgementRow, judgement_id).verdict
-            told: dict[str, Any] = {"attestation": row.id, "digest": row.digest, "judgement": judgement_id}
-            told["verdict"] = verdict
+            told: dict[str, Any] = {
+                **{"attestation": row.id, "digest": row.digest, "judgement": judgement_id},
+                # That was signed: the audit's own may be another policy's.
+                "verdict": session.get_one(JudgementRow, judgement_id).verdict,
+            }
             announce(session, audit_id, "audit.attested", told)
             session.expunge(row)
     except IntegrityError:
@@ -234,11 +235,14 @@ def _attest(services: Services, project_id: str, audit_id: str, judgement_id: st
     return row
 
 
-def _counts(services: Services, registered: AttestationRow) -> bool:
-    """Return whether what was signed at submission would still be believed; of a key that is not listed, yes."""
-    listed = {one.kid: one for one in services.of(KeyFolder).published().keys}
-    key, now = listed.get(registered.key_id), utc_now()
-    return key is None or (key.revoked_at is None and (key.exp is None or key.exp > now))
+def _registration(services: Services, session: Session, audit_id: str) -> AttestationRow | None:
+    """Return what was signed of an audit when it was submitted, while whoever checks believes its key."""
+    registered = repository.find_preregistration(session, audit_id)
+    if registered is None:
+        return None
+    keys = {key.key_id: key for key in parse_published(services.of(KeyFolder).published())}
+    key = keys.get(registered.key_id)
+    return registered if key is None or key.why_not(registered.created_at, utc_now()) is None else None
 
 
 def _named(row: ModelRow | DatasetRow) -> Named:

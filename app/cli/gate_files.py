@@ -39,7 +39,9 @@ def is_file(policy: str) -> bool:
     >>> is_file("release.yaml"), is_file("standard"), is_file("release@3"), is_file("./standard")
     (True, False, False, True)
     """
-    return policy not in presets.RESERVED and (policy.endswith(_FILES) or "/" in policy or Path(policy).is_file())
+    if policy.endswith(_FILES) or "/" in policy:
+        return True
+    return policy.partition("@")[0] not in presets.RESERVED and Path(policy).is_file()
 
 
 def unknown_policy(name: str) -> BadRequestError:

@@ -106,17 +106,22 @@ def _answers(path: Path, layout: Layout, said: Mapping[str, Any]) -> tuple[str, 
     )
 
 
+MOST_GUESSED = 20
+"""Columns that are taken for those of answers, at most: of more some are others."""
+
+
 def _guessed(names: list[str]) -> dict[str, Any]:
     """Return what a manifest might say of a table with some columns.
 
-    >>> _guessed(["id", "label", "cat", "dog"])["columns"]
-    {'example_id': 'id', 'label': 'label'}
+    >>> _guessed(["id", "label", "cat", "dog"])["columns"], _guessed(["label", "yes", "no"])["labels"]
+    ({'example_id': 'id', 'label': 'label'}, ['yes', 'no'])
     """
     left = [name for name in names if name not in ("example_id", "label")]
     columns = {}
     for role in ("example_id", "label"):
-        columns[role] = role if role in names or not left else left.pop(0)
-    answers = left[:20] or ["cat", "dog"]
+        # Two columns of answers are left at least.
+        columns[role] = role if role in names or len(left) < 3 else left.pop(0)
+    answers = left if 2 <= len(left) <= MOST_GUESSED else ["cat", "dog"]
     return {"labels": answers, "architecture": {"probabilities": answers}, "columns": columns}
 
 

@@ -144,7 +144,7 @@ _AS_NAMED = "Bearer {{secret:NAME}}"
 
 
 def _refuse_literal_secrets(endpoint: ServedArchitecture) -> None:
-    """Refuse what is no secret in a manifest, which is shown to whoever reads the model, signed and handed on.
+    """Refuse credentials written out in a manifest, which is shown to whoever reads the model, signed and handed on.
 
     Raises:
         EndpointRuleError: A header of credentials names no secret of the operator's.

@@ -85,7 +85,8 @@ class ServedArchitecture(Request):
         default_factory=dict,
         max_length=20,
         description="Further request headers. `{{secret:NAME}}` stands for a secret of the operator's, which is bound "
-        "to projects, to scheme, host and port of the URL, and to some headers (Authorization and the like).",
+        "to projects, to scheme, host and port of the URL, and to some headers (Authorization and the like), which "
+        "are refused without one.",
         examples=[{"Authorization": "Bearer {{secret:MODELS}}"}],
     )
     query_budget: int | None = Field(

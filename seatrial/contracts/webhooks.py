@@ -27,8 +27,9 @@ class WebhookMessage(Read):
     timestamp: datetime = Field(description="When it happened (UTC).")
     data: dict[str, Any] = Field(
         description="Of an audit: `audit`, `state`, `verdict` (null before it is judged), `model`, `dataset`: ids to "
-        "read the rest with; `audit.judged` also names the `judgement` and its `headline`, `audit.attested` that and "
-        "the `attestation` with its `digest`. Of a ping: `webhook`. Of a plan, which names the webhook itself: `plan`, "
+        "read the rest with; `audit.judged` also names the `judgement` and its `headline`, `audit.attested` the "
+        "judgement that was signed, whose `verdict` it tells, and the `attestation` with its `digest`. Of a ping: "
+        "`webhook`. Of a plan, which names the webhook itself: `plan`, "
         "`audit`, `verdict` (the least favourable of its steps), `judgement`, `attestation` and `digest`, null where "
         "it has none, and after a hardening `hardening`, the `model` it made and `accuracy_holds`.",
         examples=[

@@ -26,7 +26,7 @@ def announce(session: Session, audit_id: str, event: AuditEvent, data: Mapping[s
         session: The write transaction of what is told; the audit's row already says it.
         audit_id: What it happened to; nobody is told when there is none.
         event: What happened.
-        data: What is told beside the audit's ids, state and verdict, which every message has.
+        data: What is told beside the audit's ids, state and verdict, which every message has, or in their place.
     """
     audit = session.execute(
         select(AuditRow.project_id, AuditRow.state, AuditRow.verdict, AuditRow.model_id, AuditRow.dataset_id).where(

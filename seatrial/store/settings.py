@@ -254,8 +254,8 @@ class Settings(BaseSettings):
     most_model_bytes: int | None = Field(
         default=None, ge=0, description="The same of larger models; default, or empty: it takes all."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug, info, warning or error."
+    log_level: Literal["debug", "info", "warning", "error", "critical"] = Field(
+        default="info", description="debug, info, warning, error or critical."
     )
     log_json: bool = Field(
         default=False, description="Log JSON lines, with the ids of what each is about, in all processes."
@@ -286,6 +286,11 @@ class Settings(BaseSettings):
     def _empty_is_without_limit(cls, most: object) -> object:
         # What docker-compose.yml passes on where .env says nothing.
         return None if most == "" else most
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _level_in_any_case(cls, level: object) -> object:
+        return level.lower() if isinstance(level, str) else level
 
     @field_validator("device")
     @classmethod

@@ -321,3 +321,22 @@ def test_what_is_submitted_is_signed_before_anybody_knows_the_answer(tmp_path: P
         assert stated.predicate["seed"] == 5
         assert stated.predicate["spec_digest"] == audit.spec_digest
         assert stated.predicate["policy_digest"] == (audit.policy or {})["source"]["digest"]
+
+        # It goes along while its key counts, and no longer.
+        def kinds(verdict: str) -> list[str]:
+            judgement = store(running.database, audited, CASES[verdict], is_own=False)
+            answer = running.client.get(f"/v1/audits/{audited}/attestation", params={"judgement": judgement})
+            envelopes = read_envelopes(answer.content)
+            payloads = [verify_envelope(one, parse_published(folder.published()))[0] for one in envelopes]
+            statements = [Statement.model_validate_json(payload) for payload in payloads]
+            (measured,) = [one for one in statements if one.predicate_type == AUDIT]
+            assert measured.predicate["preregistered_at"] is None
+            return [one.predicate_type for one in statements]
+
+        folder = KeyFolder(tmp_path / "signing")
+        with running.database.write() as session:
+            session.get_one(AttestationRow, signed.id).audit_id = audited
+        assert PREREGISTRATION in kinds("passed")
+        folder.revoke(key.key_id)
+        folder.create()
+        assert PREREGISTRATION not in kinds("failed")

@@ -52,7 +52,7 @@ MALFORMED = {
     "networks": ("endpoint_allowed_networks", "hunter2", r'must be JSON, such as \["127.0.0.1/32"\] \('),
     "network": ("endpoint_allowed_networks", '["10.0.0.300/8"]', r', such as \["127.0.0.1/32"\]'),
     "choice": ("autocast", "hunter2", "'off' or 'bfloat16'"),
-    "level": ("log_level", "hunter2", "'debug', 'info', 'warning' or 'error'"),
+    "level": ("log_level", "hunter2", "'debug', 'info', 'warning', 'error' or 'critical'"),
     "device": ("device", "hunter2", "auto, cpu, cuda or cuda:N"),
 }
 

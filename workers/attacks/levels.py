@@ -24,6 +24,10 @@ def is_on_grid(images: Tensor, box: Box = VALID_PIXELS) -> bool:
     return bool(((scaled - scaled.round()).abs() <= ON_GRID).all())
 
 
+VALUES = "values"
+"""Column of records that keep it. Records from before it was kept have none."""
+
+
 def values_of(images: Tensor, box: Box) -> int:
     """Return how many numbers an image has; 0 of a table's rows, whose columns have no levels."""
     return images[0].numel() if box is VALID_PIXELS and len(images) else 0

@@ -33,7 +33,7 @@ from workers.attacks.autoattack import checks
 from workers.attacks.autoattack.checks import Doubt
 from workers.attacks.autoattack.ensemble import AutoAttack, Evaluation
 from workers.attacks.kept_slopes import HALF, slope_shares
-from workers.attacks.levels import values_of
+from workers.attacks.levels import VALUES, values_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
 from workers.families.robust_accuracy_first import STANDING, standing_ids
 from workers.models import VALID_PIXELS, Box, box_of, gives_gradients, levels_of
@@ -48,9 +48,6 @@ GRADIENT_FREE = "gradient_free"
 SLOPE_GONE = "slope_gone"
 """Column of whether little of a gradient is left a small step away; not there of a model without gradients, or with
 randomness, nor in records from before it was kept."""
-
-VALUES = "values"
-"""Column of how many numbers an image has, 0 of a table's rows; not in records from before it was kept."""
 
 RATIOS: tuple[AttackName, ...] = ("apgd-dlr", "apgd-t")
 """Attacks whose gradients are looked at: that of a ratio of logits does not vanish because the softmax saturates."""
@@ -299,7 +296,7 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
         checks.zero_gradients(without_gradient, started),
         _slopes(sound, list(held.values())[-1]),
         # Records from before it was kept do not tell.
-        checks.radius_below_a_level(
+        checks.autoattack_radius_below_a_level(
             ensemble.norm, ensemble.epsilon, sound[VALUES][0].as_py() if VALUES in sound.column_names else None
         ),
         _square(held, ensemble, records.num_rows),

@@ -109,6 +109,7 @@ def preflight_tags(
     flags = name_flags(dataset.label_names, classifier.labels)
     sentences = [dataset.sentence(position) for position in chosen]
     texts: list[Text] = [tuple(tokens) for tokens, _ in sentences]
+    flags += repeated_examples(len(set(texts)), len(texts), "sentence")
     truths = [tuple(tags) for _, tags in sentences]
     return _run(classifier, texts, truths, flags, manifest, batch_size, check_cancelled, ask or classifier.logits)
 

@@ -49,11 +49,12 @@ def check_model(database: Database, executor: Executor, settings: Settings, clai
         values = {"problem": error.problem.model_dump()}
     except Exception as error:
         if (trouble := trouble_of(error)) is not None:
-            log.warning("%s waits for its machine: %s", claim.row_id, trouble)
             problem = told(trouble).model_dump()
             if row.deferrals < MOST_DEFERRALS:
+                log.warning("%s is put off: %s", claim.row_id, trouble)
                 _put_off(database, claim, row, problem)
                 return
+            log.error("%s is given up: %s", claim.row_id, trouble)
             values = {"problem": problem}
         else:
             log.exception("checking model %s failed at attempt %d", claim.row_id, row.attempts)

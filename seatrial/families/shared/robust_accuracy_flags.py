@@ -33,11 +33,11 @@ FLAGS: tuple[FlagSpec, ...] = (
         "backward pass; until then only Square counts.",
     ),
     FlagSpec(
-        code="radius_below_a_level",
-        severities=("error",),
+        code="autoattack_radius_below_a_level",
+        severities=("warning",),
         speaks_of=("robust_accuracy",),
-        meaning="The radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each number of "
-        "an image: attacks that change next to nothing show nothing about the model.",
+        meaning="AutoAttack's radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each "
+        "number of an image: attacks that change next to nothing show nothing about the model.",
         remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
     ),
     FlagSpec(

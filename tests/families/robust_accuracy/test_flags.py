@@ -126,7 +126,7 @@ def test_slopes_that_are_gone_near_by_count_where_the_image_held() -> None:
 
 
 def test_a_radius_of_less_than_a_level_attacks_nothing() -> None:
-    told = {"radius_below_a_level": "error"}
+    told = {"autoattack_radius_below_a_level": "warning"}
     for values, norm, epsilon, found in (
         (784, "linf", 1e-6, told),
         (784, "linf", 0.0039, {}),
@@ -136,8 +136,8 @@ def test_a_radius_of_less_than_a_level_attacks_nothing() -> None:
         (150_528, "l2", 0.5, {}),
     ):
         assert codes(sound(values=[values] * 40), epsilon=epsilon, norm=norm) == found
-    assert "radius_below_a_level" in flags(parameters(epsilon=0.001), TEN, SOUND)
-    assert "radius_below_a_level" not in flags(parameters(epsilon=0.01), TEN, SOUND)
+    assert "autoattack_radius_below_a_level" in flags(parameters(epsilon=0.001), TEN, SOUND)
+    assert "autoattack_radius_below_a_level" not in flags(parameters(epsilon=0.01), TEN, SOUND)
 
 
 def test_a_model_that_watches_what_every_step_moves_is_told() -> None:

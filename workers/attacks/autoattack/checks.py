@@ -165,8 +165,8 @@ def failed_gradient_check(gone: int, held: int) -> Doubt | None:
     )
 
 
-def radius_below_a_level(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
-    """Doubt attacks within a radius of less than a level of 8-bit images.
+def autoattack_radius_below_a_level(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
+    """Doubt attacks within a radius of less than a level of 8-bit images: it need not be that of the other attacks.
 
     Args:
         norm: Of the ball.
@@ -176,7 +176,9 @@ def radius_below_a_level(norm: Norm, epsilon: float, values: int | None) -> Doub
     message = below_a_level(norm, epsilon, values)
     if message is None:
         return None
-    return Doubt("radius_below_a_level", message, "Audit with the radius that the model has to withstand.", "error")
+    return Doubt(
+        "autoattack_radius_below_a_level", message, "Audit with the radius that the model has to withstand.", "warning"
+    )
 
 
 def square_improves(holding_before: int, holding_after: int, examples: int) -> Doubt | None:

@@ -49,7 +49,7 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
         flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
         for flag in flags
         # Told of all attacks.
-        if flag.code != "radius_below_a_level"
+        if flag.code != "autoattack_radius_below_a_level"
     ]
 
 

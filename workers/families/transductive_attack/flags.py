@@ -13,9 +13,8 @@ from seatrial.families.transductive_attack.params import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
-from workers.attacks.levels import below_a_level
+from workers.attacks.levels import VALUES, below_a_level
 from workers.families.contexts import Records
-from workers.families.robust_accuracy import VALUES
 from workers.families.transductive_attack.autoattack_flags import (
     autoattack_doubted,
     autoattack_weaker_than_pgd,

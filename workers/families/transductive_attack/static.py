@@ -11,7 +11,7 @@ from workers.attacks.autoattack.ensemble import AutoAttack
 from workers.attacks.carlini_wagner import LeastPerturbation, RaiseWrongConfidence
 from workers.attacks.corruptions import brighten
 from workers.attacks.gradients import IndexedModel, Model
-from workers.attacks.levels import values_of
+from workers.attacks.levels import VALUES, values_of
 from workers.attacks.model_space import Perturb, RaiseCrossEntropy
 from workers.attacks.pgd import PGD
 from workers.attacks.robust_accuracy import is_wrong
@@ -57,7 +57,7 @@ def attack_static(params: TransductiveAttackParams, context: ImageContext, batch
     errored = ~clean.isfinite().all(1)
     missing: list[None] = [None] * len(batch.example_ids)
     values = values_of(batch.images, box_of(context.classifier))
-    columns = {robust_accuracy.VALUES: pa.array([values] * len(missing), pa.int64())}
+    columns = {VALUES: pa.array([values] * len(missing), pa.int64())}
     if "transfer_autoattack" in params.attacks:
         ensemble = make_autoattack(params)
         evaluation, signs = robust_accuracy.attack_batch(ensemble, context, batch, "autoattack")

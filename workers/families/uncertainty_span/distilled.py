@@ -10,7 +10,7 @@ from seatrial.families.uncertainty_span.effort import COPIES, Budget, budget
 from seatrial.families.uncertainty_span.levelled import follow_steps
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.entropy_range import CLEAN_MARGIN, EntropyRange, annealed_entropy, margin_temperature
-from workers.attacks.levels import is_on_grid, values_of
+from workers.attacks.levels import VALUES, is_on_grid, values_of
 from workers.attacks.losses import confidence, cross_entropy, margin
 from workers.attacks.surrogate import BATCH, Distillation, Surrogate
 from workers.families.contexts import Batch, Columns, ImageContext, Records
@@ -36,9 +36,6 @@ from workers.families.uncertainty_span.records import to_records, with_first
 from workers.models import box_of
 from workers.models.memory import forward
 
-VALUES = "values"
-"""Column of the records of the stage, in its first row: numbers of an image, 0 of a table's rows."""
-
 CONFIDENCE, CORRECT = "calibrated_confidence", "correct"
 """Columns of the records of the stage. Records from before they were kept have none."""
 
@@ -51,7 +48,7 @@ def fit_surrogate(params: UncertaintySpanParams, context: ImageContext) -> Recor
         likelihood has no best one), ``calibrated_confidence`` of the prediction at it and whether that is ``correct``,
         the clean ``margin``, and in the first row the ``weights`` of the surrogate, the ``dormant_units`` of the
         model, the functions they could not be looked for behind (:mod:`workers.families.uncertainty_span.dormant`),
-        and what it computes inside (:mod:`workers.families.uncertainty_span.inner`).
+        what it computes inside (:mod:`workers.families.uncertainty_span.inner`), and the ``values`` of an image.
 
     Raises:
         ValueError: The effort of the parameters has no surrogate.

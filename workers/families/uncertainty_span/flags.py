@@ -21,9 +21,8 @@ from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
 from workers.attacks.kept_slopes import HALF, LOST, are_gone
-from workers.attacks.levels import below_a_level
+from workers.attacks.levels import VALUES, below_a_level
 from workers.families.contexts import Records
-from workers.families.uncertainty_span.distilled import VALUES
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
 from workers.families.uncertainty_span.inner import AGREEMENTS, COMPANY, IDLE, SLOPES, SWINGING
