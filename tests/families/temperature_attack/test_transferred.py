@@ -194,7 +194,7 @@ def test_who_is_another_model_to_what_was_asked_is_told() -> None:
 def test_what_is_one_model_to_both_is_left_alone(
     function: Answering | None, of_honest: tuple[dict[str, Records], list[str]]
 ) -> None:
-    done, _ = of_honest if function is None else asked(function)
+    done, _ = of_honest if function is None else asked(function, words=WORDS)
     assert flags_of(done) == ""
     assert (turned(done, "among") > 0.5) is (function is not another)
 
