@@ -103,6 +103,7 @@ SIMULATED: dict[str, dict[str, str]] = {
         "repeats.selective_error": "selective_error[defence,attack]",
         "gap": "overestimate[defence] gain_over_static[defence]",
         "repeats.gap": "overestimate[defence] gain_over_static[defence]",
+        "repeats.least": "lowest_robustness[defence]",
         "none": "robustness_std[defence,attack]",
     },
     NOISE: {

@@ -199,6 +199,7 @@ def _of_games(sample: Any, seed: int) -> Ends:
         "share": _told(games.rate(others["0"])),
         "selective_error": _told(selective),
         "gap": None if gap is None else gap.interval,
+        "least": _told(games.least(list(others.values()))),
     }
 
 
@@ -206,7 +207,9 @@ def _games_truth(draw: Draw, rng: np.random.Generator) -> Truth:
     before, after = draw(rng, MANY // 2)
     rates = after.mean(axis=(0, 1))
     wrong = float((after[:, :, 1] & ~after[:, :, 0]).sum() / after[:, :, 1].sum())
-    return {"share": rates[0], "selective_error": wrong, "gap": float((before.mean() - rates).max())}
+    return {"share": rates[0], "selective_error": wrong, "gap": float((before.mean() - rates).max())} | {
+        "least": float(rates.min())
+    }
 
 
 def _noise_truth(draw: Draw, rng: np.random.Generator) -> Truth:

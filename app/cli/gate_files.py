@@ -119,7 +119,7 @@ def default_checks(
         BadRequestError: Every family needs parameters, or packages that are not here.
     """
     rules = policy.rules if policy is not None else []
-    named = dict.fromkeys(parse_metric(rule.metric).family for rule in rules if rule.required)
+    named = dict.fromkeys(parse_metric(rule.metric).family for rule in rules if rule.required is True)
     lacking = {kind: spec.extra for kind, spec in families().items() if is_local and missing_packages(spec.extra)}
     others = [kind for kind in families() if kind not in lacking]
     checks = _defaults(named, task) or _defaults(others, task)[:1]

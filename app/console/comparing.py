@@ -10,8 +10,8 @@ from app.comparisons.differences import Compared, compare_number, published_numb
 from app.console import repository
 from app.gates.stored import pair, read_measured
 from app.policies import repository as policies
+from app.policies.demands import DEMANDS
 from app.policies.judged import is_judged, judged_first
-from app.policies.presets import DEMANDS
 from app.web.services import Services
 from seatrial.contracts.audits import AuditRead
 from seatrial.contracts.comparisons import Trend

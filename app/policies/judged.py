@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.policies.presets import DEMANDS
+from app.policies.demands import DEMANDS
 from seatrial.contracts.checks import CheckParams
 from seatrial.contracts.policies import Policy
 from seatrial.judging.comparability import nearest_departure

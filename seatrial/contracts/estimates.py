@@ -6,14 +6,24 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 IntervalMethod = Literal[
-    "clopper-pearson", "gaffke", "gaffke-seen", "resampled", "paired", "mover", "exact", "widened", "bootstrap", "none"
+    "clopper-pearson",
+    "least",
+    "gaffke",
+    "gaffke-seen",
+    "resampled",
+    "paired",
+    "mover",
+    "exact",
+    "widened",
+    "bootstrap",
+    "none",
 ]
-"""How an interval was made. `clopper-pearson`: exactly, of a share. `gaffke`: of a mean or a ratio in a known range, as
-if one example at its end had not been seen; `gaffke-seen`: as if it lay twice as far beyond those seen as they reach.
-`resampled`: with random weights or outcomes, leaving the same room, or of order statistics. `paired`: of a comparison
-on the same examples. `mover`: from two intervals. `exact`: nothing is estimated. `widened`: a percentile bootstrap,
-widened for what it does not see; `bootstrap`: one that is not, as results stored before 2026-11-23 hold and as nothing
-is told any more."""
+"""How an interval was made. `clopper-pearson`: exactly, of a share; `least`: the same of the least of several.
+`gaffke`: of a mean or a ratio in a known range, as if one example at its end had not been seen; `gaffke-seen`: as if it
+lay twice as far beyond those seen as they reach. `resampled`: with random weights or outcomes, leaving the same room,
+or of order statistics. `paired`: of a comparison on the same examples. `mover`: from two intervals. `exact`: nothing is
+estimated. `widened`: a percentile bootstrap, widened for what it does not see; `bootstrap`: one that is not, as results
+stored before 2026-11-23 hold and as nothing is told any more."""
 
 
 class Estimate(BaseModel):

@@ -76,6 +76,29 @@ SHARED: tuple[FlagSpec, ...] = (
         remedy="Audit a dataset without copies.",
     ),
     FlagSpec(
+        code="one_class",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="Fewer than five examples of the sample have another label than the most frequent one: next to nothing "
+        "is known of the other classes, and whoever may choose the class chooses the one that holds best.",
+        remedy="Audit a sample with several classes, or more examples of one where the others are rare.",
+    ),
+    FlagSpec(
+        code="small_unit",
+        severities=("warning",),
+        speaks_of=("*",),
+        meaning="In most columns of the table the values deviate over three times as far from their mean as the std of "
+        "the manifest says. Radii are in that unit, so that they are smaller than they look.",
+        remedy="Give each column's standard deviation in the training data as std in the model's manifest.",
+    ),
+    FlagSpec(
+        code="few_bins",
+        severities=("warning",),
+        speaks_of=("ece*", "cce*", "acce", "dece", "mce*", "brier_ece"),
+        meaning="Calibration errors have fewer than ten bins: in one bin, errors in both directions cancel each other.",
+        remedy="Audit with the default of 15 bins.",
+    ),
+    FlagSpec(
         code="clean_accuracy_differs",
         severities=("warning",),
         speaks_of=("clean_accuracy", "*"),

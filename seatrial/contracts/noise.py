@@ -31,6 +31,12 @@ NOT_OF_TOKENS: frozenset[Attacker] = frozenset({"segment"})
 
 Reading = Literal["code", "paper"]
 
+
+def heeding_phi(variant: str | None) -> frozenset[str]:
+    """Return the attackers that hit a word as hard as `phi` says, in a reading."""
+    return frozenset({"intrude", "visual", "segment"} | ({"keyboard_typo"} if variant == "paper" else set()))
+
+
 LEAST_LEVEL = 1e-6
 """Least share of words: a thousandth of a word in a text of a thousand."""
 

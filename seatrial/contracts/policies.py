@@ -111,10 +111,12 @@ class Rule(Request):
         description="What the verdict makes of an interval that holds the bound: it stays open, or counts against or "
         "for the model. The rule's own outcome is told as `inconclusive` all the same.",
     )
-    required: bool = Field(
+    required: bool | Literal["if_run"] = Field(
         default=True,
-        description="Whether an audit that does not measure it (or, for `max_regression`, a model without a baseline) "
-        "can pass. What was asked for and failed to run never passes.",
+        description="What becomes of an audit that does not measure it (or, for `max_regression`, of a model without a "
+        "baseline). `true`: it cannot pass; `false`: it can; `if_run`: it can where no check of the family was run, so "
+        "that nobody passes by running one that leaves this number out. What was asked for and failed to run never "
+        "passes.",
     )
     interval: Literal["required", "ignored"] = Field(
         default="required",

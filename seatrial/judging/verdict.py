@@ -91,7 +91,8 @@ def judge(
 
     One outcome for each number a rule names: for every value of a ``*``, and for every check that publishes it. The
     verdict is made from ``counts_as`` of the blocking rules alone: any ``failed``, else any ``errored``, else any
-    ``inconclusive``, else ``passed`` if any was judged. A skipped rule that is required counts as ``errored``.
+    ``inconclusive``, else ``passed`` if any was judged. A skipped rule that is required counts as ``errored``, and one
+    that is required ``if_run`` where a check of its family was run.
 
     Args:
         policy: What must hold.
@@ -339,7 +340,8 @@ def _decide(
             is_loss=is_loss,
         )
         reason += wording.after_looks(finding.looks)
-    counts_as = _counts_as(rule, outcome, has_interval=evidence is not None and evidence.interval is not None)
+    has_interval = evidence is not None and evidence.interval is not None
+    counts_as = _counts_as(rule, outcome, refusal, has_interval=has_interval)
     if counts_as == "passed" and finding.looks is not None and finding.looks.is_early and not finding.looks.may_pass:
         outcome = counts_as = "inconclusive"
         reason = wording.too_early(reason)
@@ -383,10 +385,12 @@ def _further(
     return further, None
 
 
-def _counts_as(rule: Rule, outcome: Outcome, *, has_interval: bool) -> Outcome:
+def _counts_as(rule: Rule, outcome: Outcome, refusal: Refusal | None, *, has_interval: bool) -> Outcome:
     if outcome == "inconclusive" and rule.undecided == "fail":
         return "failed"
     # What has no interval is not an open question but no answer at all: it never counts for the model.
     if outcome == "inconclusive" and rule.undecided == "pass" and has_interval:
         return "passed"
-    return "errored" if outcome == "skipped" and rule.required else outcome
+    is_run = refusal is not None and refusal.unmeasured != "no_check"
+    is_required = is_run if rule.required == "if_run" else rule.required
+    return "errored" if outcome == "skipped" and is_required else outcome

@@ -16,7 +16,7 @@ WORDS = {"calibration": r"families[./]calibration\b|[\"'`]calibration\.|kind\W{1
 NAMED = re.compile("|".join(WORDS.get(kind, kind) for kind in KINDS))
 
 FOLDERS = tuple(f"{half}/families/{kind}/" for half in ("seatrial", "workers") for kind in KINDS)
-MAY_NAME = {"seatrial/contracts/registry.py": "the entry points", "app/policies/presets.py": "the shipped policies"}
+MAY_NAME = {"seatrial/contracts/registry.py": "the entry points", "app/policies/demands.py": "the shipped policies"}
 
 
 def sources() -> Iterator[Path]:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from app.policies import presets
+from app.policies import demands, presets
 from app.policies.judged import is_judged, judged_first, judged_of
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.contracts.registry import families, params_contract
 from seatrial.judging.verdict import Measured, judge
-from tests.gates.audits import SPAN, audit, check, judged, share
+from tests.gates.audits import SPAN, audit, check, gap, judged, share
 
 NAMES = sorted(presets.RESERVED)
 ATTACKS = {"transfer_autoattack", "transfer_pgd"}
@@ -34,11 +34,41 @@ def test_there_is_no_other() -> None:
 def test_every_family_is_asked_about_and_none_is_required(name: str) -> None:
     rules = presets.get(name).rules
     assert {parse_metric(rule.metric).family for rule in rules} == set(families())
-    assert not any(rule.required for rule in rules)
+    assert {rule.required for rule in rules} == {"if_run", False}
+    assert not any(rule.required for rule in rules if rule.max_regression is not None)
+
+
+def test_each_family_has_a_number_that_whoever_runs_it_measures() -> None:
+    assert {parse_metric(demand.metric).family for demand in demands.DEMANDS if demand.is_key} == set(families())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nobody_passes_by_leaving_the_hard_radii_out(name: str) -> None:
+    easy = audit(check({"cce[radius=0.05]": gap(0.01, 0.0, 0.02)}, kind="certified_calibration"))
+    source = PolicySource(id=None, name=name, version=None, digest="sha256:0")
+    judgement = judge(presets.get(name), source, easy)
+    assert judgement.verdict == "errored"
+    assert "it measured cce[radius=0.05]" in judgement.headline
+    left = [rule for rule in judgement.rules if rule.unmeasured == "not_set_to_measure" and rule.counts_as == "errored"]
+    assert {rule.metric for rule in left} >= {f"certified_calibration.cce[radius={radius}]" for radius in (0.2, 0.5)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kept", [0, 280], ids=["nothing", "nearly all"])
+def test_a_defence_that_withstands_nothing_overestimates_nothing_and_does_not_pass(name: str, kept: int) -> None:
+    numbers = {
+        "static_accuracy": share(290, 300),
+        "overestimate[defence=tent]": gap(0.0, -0.04, 0.04),
+        "gain_over_static[defence=tent]": gap(0.03, 0.01, 0.05),
+        "lowest_robustness[defence=tent]": share(kept, 300),
+    }
+    source = PolicySource(id=None, name=name, version=None, digest="sha256:0")
+    judgement = judge(presets.get(name), source, audit(check(numbers, kind="transductive_attack")))
+    assert judgement.verdict == ("passed" if kept else "failed")
 
 
 def test_the_stricter_preset_never_asks_less() -> None:
-    for demand in presets.DEMANDS:
+    for demand in demands.DEMANDS:
         ascending = sorted(demand.bounds)
         assert list(demand.bounds) == (ascending if demand.asks == "min" else ascending[::-1]), demand.metric
 
@@ -77,16 +107,18 @@ def test_every_number_is_described_with_where_it_is_from() -> None:
             (line,) = [one for one in lines if f"`{rule.metric}` | {presets._ASKED[_asked(rule)]} " in one]
             assert f" {presets.format_bound(getattr(rule, _asked(rule)))} " in line
     assert {line.count(" | ") for line in lines if line.startswith("| `")} == {len(NAMES) + 3}
-    assert all(len(demand.why) > 40 for demand in presets.DEMANDS)
+    assert all(len(demand.why) > 40 for demand in demands.DEMANDS)
 
 
 def test_what_every_number_needs_is_said_and_so() -> None:
-    for demand in presets.DEMANDS:
+    for demand in demands.DEMANDS:
         asked = parse_metric(demand.metric)
         assert f"`{asked.family}`" in demand.needs
         assert ("baseline" in demand.needs) == (demand.asks == "max_regression")
         fields = params_contract(asked.family).model_fields
-        assert all(name in {*fields, *families(), *ATTACKS} for name in re.findall("`([a-z_]+)`", demand.needs))
+        assert all(
+            name in {*fields, *families(), *ATTACKS, "attacked"} for name in re.findall("`([a-z_]+)`", demand.needs)
+        )
         if "radius" in asked.qualifiers:
             assert float(asked.qualifiers["radius"]) in fields["radii"].default
             assert f" {asked.qualifiers['radius']} in `radii` (default)" in demand.needs

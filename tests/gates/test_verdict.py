@@ -329,3 +329,19 @@ def test_holm_leaves_open_what_one_rule_alone_would_have_decided() -> None:
     assert all(one.further_examples for one in together.rules)
     assert "Holm" in together.rules[0].reason
     assert judged(audit(check(numbers)), rules[0], correction="holm").verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("required", "counted"),
+    [(True, ("errored", "errored")), ("if_run", ("errored", "skipped")), (False, ("skipped",) * 2)],
+)
+def test_a_number_that_is_not_there_counts_as_the_rule_says_of_it(
+    required: bool | str, counted: tuple[str, str]
+) -> None:
+    """Of a check that was run with other parameters, and of one that was not run."""
+    unmeasured = {"metric": f"{SPAN}.robust_accuracy", "min": 0.5, "required": required}
+    without = {"metric": ILLUSION, "max": 0.9, "required": required}
+    found = judged(audit(check(NUMBERS)), {"metric": MUS, "max": 9}, unmeasured, without)
+    assert tuple(rule.counts_as for rule in found.rules[1:]) == counted
+    assert [rule.outcome for rule in found.rules[1:]] == ["skipped"] * 2
+    assert found.verdict == ("errored" if "errored" in counted else "passed")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.models.checks import IMAGE_WORDS
-from workers.models.guessing import agreement_by_chance, unrelated_flags
+from workers.models.guessing import agreement_by_chance, one_class, unrelated_flags
 from workers.models.validating import ERRORED
 
 CLASSES = st.integers(0, 2)
@@ -56,3 +56,19 @@ def test_examples_without_an_answer_are_left_out_and_few_are_no_evidence() -> No
     assert told(1 - labels[:8], labels[:8]) == []
     with pytest.raises(ValueError, match="one order"):
         agreement_by_chance(labels[:1], labels[:1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ([3] * 20, "Of 20 images none has another label"),
+        ([3] * 19, None),
+        ([3] * 96 + [1] * 4, "Of 100 images 4 have another label"),
+        ([3] * 95 + [1] * 5, None),
+        ([0, 1] * 50, None),
+    ],
+)
+def test_a_sample_of_next_to_one_class_is_doubted(labels: list[int], told: str | None) -> None:
+    found = one_class(np.array(labels), "image")
+    assert [flag.severity for flag in found] == ["warning"] * (told is not None)
+    assert told is None or found[0].message.startswith(told)

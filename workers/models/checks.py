@@ -17,7 +17,7 @@ from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
 from workers.models import VALID_PIXELS, box_of
 from workers.models.footprint import attack_bytes, forward_bytes, graph_bytes
-from workers.models.guessing import unrelated_flags
+from workers.models.guessing import one_class, unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
@@ -25,6 +25,7 @@ from workers.models.repeating import company_flags, repeat_flags
 from workers.models.repeats import repeated_examples
 from workers.models.table_classifier import TableClassifier
 from workers.models.timing import measure
+from workers.models.units import Unit
 from workers.models.validating import (
     ERRORED,
     PreflightReport,
@@ -177,7 +178,7 @@ def preflight(
     check_labels(labels, dataset.label_names, classifier.labels)
     flags = name_flags(dataset.label_names, classifier.labels)
     predictions = np.empty(len(chosen), dtype=np.int64)
-    variety, different = _Variety(), set[bytes]()
+    variety, different, unit = _Variety(), set[bytes](), Unit()
     # Rows of a table may well be the same.
     has_levels = box_of(classifier) is VALID_PIXELS
     for start in range(0, len(chosen), batch_size):
@@ -187,6 +188,8 @@ def preflight(
         _check_images(images, classifier)
         if has_levels:
             different.update(hashlib.blake2b(image.numpy(), digest_size=16).digest() for image in images)
+        else:
+            unit.see(images.flatten(1))
         images = images.to(classifier.device)
         with torch.no_grad():
             logits = classifier.logits(images) if ask is None else ask(batch, images)
@@ -204,6 +207,8 @@ def preflight(
         flags += _endpoint_flags(classifier, predictions)
     if has_levels:
         flags += repeated_examples(len(different), len(chosen), words.thing)
+    else:
+        flags += unit.flags()
     if (predictions == ERRORED).all():
         raise PreflightError(
             "outputs-not-finite",
@@ -216,6 +221,7 @@ def preflight(
     accuracy = clean_accuracy(predictions, labels)
     guessing = chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, words)
     flags += guessing or unrelated_flags(predictions, labels, words)
+    flags += one_class(labels, words.thing)
     flags += claim_flags(accuracy, manifest.clean_accuracy, words)
     return PreflightReport(predictions, accuracy, flags)
 

@@ -9,6 +9,9 @@ from seatrial.contracts.estimates import Flag
 from seatrial.statistics.normal import normal_quantile
 from workers.models.validating import ALPHA, CONSTANT_EXAMPLES, ERRORED, Wording
 
+FEWEST, OTHERS = 20, 5
+"""Examples from which on it is asked of how many classes they are, and how many are not to be of the commonest."""
+
 
 def agreement_by_chance(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[float, float]:
     """Return mean and standard deviation of how many predictions (n,) are right when labels (n,) are shuffled.
@@ -54,5 +57,28 @@ def unrelated_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64], w
             message=f"{correct} of {len(labels)} {words.thing}s are classified correctly, and {mean:.1f} would be if "
             "the same predictions were dealt out at random: on these the model does no better than one that does not "
             f"look. Audit more examples, or a balanced sample; if it stays so, check {words.guessing}.",
+        )
+    ]
+
+
+def one_class(labels: NDArray[np.int64], thing: str) -> list[Flag]:
+    """Doubt a sample of next to one class: whoever may choose the class chooses the one that holds best.
+
+    Args:
+        labels: (n,) of the sample.
+        thing: What an example is called.
+    """
+    if len(labels) < FEWEST:
+        return []
+    others = len(labels) - int(np.unique(labels, return_counts=True)[1].max())
+    if others >= OTHERS:
+        return []
+    return [
+        Flag(
+            code="one_class",
+            severity="warning",
+            message=f"Of {len(labels):,} {thing}s {others or 'none'} {'has' if others < 2 else 'have'} another label "
+            "than the most frequent one: next to nothing is known of the other classes. Audit a sample with several, "
+            "or more examples where the others are rare.",
         )
     ]

@@ -23,6 +23,7 @@ from seatrial.store.salts import GIVEN
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow
+from workers.families.bins import few_bins
 from workers.families.contexts import Records, by_column
 from workers.families.protocol import AnyFamily
 from workers.families.stages import Stage
@@ -236,7 +237,7 @@ class InlineExecutor:
         result = with_declared_means(result, family_spec(job.check.kind), stored, done.by_column)
         noted = [Flag.model_validate(flag) for shard in job.shards for flag in shard.flags or []]
         noted += [*mixed(job.shards), *left_out(done.each_by_column(), job.audit.spec["max_error_rate"])]
-        noted += chosen_salt(job.audit.spec)
+        noted += [*chosen_salt(job.audit.spec), *few_bins(stored.get("bins"))]
         return settled(job.check.kind, stored, result.model_copy(update={"flags": [*noted, *result.flags]}))
 
     def _drawn(self, family: AnyFamily, job: CheckJob, result: Result) -> dict[str, Any]:

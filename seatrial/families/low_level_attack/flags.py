@@ -37,6 +37,21 @@ FLAGS: tuple[FlagSpec, ...] = (
         remedy="Give the endpoint a larger budget or more time, or leave the attackers out.",
     ),
     FlagSpec(
+        code="attackers_not_asked",
+        severities=("warning",),
+        speaks_of=("mean_relative_score", "worst_case_score"),
+        meaning="Some attackers were not asked for: the mean over attackers and the worst case are of the others "
+        "alone, which may be the mild ones.",
+        remedy="Audit with `attackers: all`, the default, or judge the attackers by themselves.",
+    ),
+    FlagSpec(
+        code="mild_noise",
+        severities=("warning",),
+        speaks_of=("score", "relative_score", "mean_relative_score", "worst_case_score"),
+        meaning="Attacked words are hit less hard than the highest level says, as phi is less than that.",
+        remedy="Leave phi out, which is the level then.",
+    ),
+    FlagSpec(
         code="errored_examples",
         severities=("warning", "info"),
         speaks_of=("score", "relative_score", "worst_case_score"),

@@ -6,15 +6,12 @@ from typing import Any
 from seatrial.contracts.controls import Evidence
 from seatrial.contracts.family import FamilySpec, Misfit, Qualifiers, Situation
 from seatrial.contracts.models import TAGGING, TEXTS
-from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS
+from seatrial.contracts.noise import ATTACKERS, COMBINED, NOT_OF_TOKENS, heeding_phi
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.low_level_attack.flags import FLAGS
 from seatrial.families.low_level_attack.metrics import METRICS, OF_ALL_ATTACKERS
 from seatrial.families.low_level_attack.params import LowLevelAttackParams, stage_costs
 from seatrial.reporting.words import enumerate_words, words
-
-_HEEDING_PHI = frozenset({"intrude", "visual", "segment"})
-"""Attackers that hit a word as hard as `phi` says, in whichever reading."""
 
 
 def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -32,7 +29,7 @@ def canonical(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> M
 def _hits_by_phi(name: str, qualifiers: Qualifiers, params: Mapping[str, Any]) -> bool:
     """Tell whether `phi` says how hard one of the attackers behind a metric hits a word."""
     attacker = qualifiers.get("attacker")
-    heeding = _HEEDING_PHI | ({"keyboard_typo"} if params.get("variant") == "paper" else set())
+    heeding = heeding_phi(params.get("variant"))
     if attacker is not None and attacker != COMBINED and name not in OF_ALL_ATTACKERS:
         return attacker in heeding
     among = params.get("attackers", "all")

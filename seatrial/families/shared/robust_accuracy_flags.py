@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seatrial.contracts.family import FlagSpec
+from seatrial.families.shared.radius_flags import REMEDY, SMALL
+
+OWN_RADIUS = "autoattack_small_radius"
+"""Of a radius of AutoAttack's own; where all attacks have one, the family says it."""
 
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
@@ -33,12 +37,11 @@ FLAGS: tuple[FlagSpec, ...] = (
         "backward pass; until then only Square counts.",
     ),
     FlagSpec(
-        code="autoattack_radius_below_a_level",
+        code=OWN_RADIUS,
         severities=("warning",),
         speaks_of=("robust_accuracy",),
-        meaning="AutoAttack's radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each "
-        "number of an image: attacks that change next to nothing show nothing about the model.",
-        remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
+        meaning="Of AutoAttack's own radius. " + SMALL,
+        remedy=REMEDY,
     ),
     FlagSpec(
         code="failed_gradient_check",
@@ -85,13 +88,14 @@ FLAGS: tuple[FlagSpec, ...] = (
 )
 
 
-def with_flags_about(own: Sequence[FlagSpec], *metrics: str) -> tuple[FlagSpec, ...]:
+def with_flags_about(own: Sequence[FlagSpec], *metrics: str, without: str | None = None) -> tuple[FlagSpec, ...]:
     """Return a family's own flags, and those of AutoAttack that are none of them.
 
     Args:
         own: Of the family.
         metrics: What AutoAttack found is published as; none: as it names it itself.
+        without: Code of one that the family never raises.
     """
-    codes = {flag.code for flag in own}
+    codes = {without, *(flag.code for flag in own)}
     others = [flag for flag in FLAGS if flag.code not in codes]
     return (*own, *(replace(flag, speaks_of=metrics) if metrics else flag for flag in others))

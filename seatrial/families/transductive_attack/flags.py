@@ -1,27 +1,34 @@
 """Doubts that checks of ``transductive_attack`` may raise about their numbers."""
 
 from seatrial.contracts.family import FlagSpec
+from seatrial.families.shared.radius_flags import radius_flags
 
 PAIR = ("selective_error", "rejection_rate", "clean_rejection_rate")
 """What is published of defences that may refuse."""
+
+KEPT = ("robustness", "lowest_robustness")
+
+WITHIN = (*KEPT, "static_robustness", "overestimate", "gain_over_static", "selective_error")
+"""What is measured by attacks within the radius."""
 
 FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="defence_failed",
         severities=("error",),
-        speaks_of=("robustness", "clean_accuracy", "overestimate", "gain_over_static", *PAIR),
+        speaks_of=("robustness", "lowest_robustness", "clean_accuracy", "overestimate", "gain_over_static", *PAIR),
         meaning="Some games, an attack against a defence each, failed and have no numbers. Estimates that rest on them "
         "alone are null; where other repeats finished, those count, which may flatter a defence that fails when it is "
         "hard pressed.",
         remedy="Fix the defence or its hyper-parameters, or raise round_timeout_s, and submit again.",
     ),
+    *radius_flags(WITHIN),
     FlagSpec(
-        code="radius_below_a_level",
-        severities=("error",),
-        speaks_of=("robustness", "static_robustness", "overestimate", "gain_over_static", "selective_error"),
-        meaning="The radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each number of "
-        "an image: attacks that change next to nothing show nothing about the model.",
-        remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
+        code="few_steps",
+        severities=("warning",),
+        speaks_of=WITHIN,
+        meaning="The attacks are too short to say what an attacker reaches: fewer than 20 steps, steps that together "
+        "go less than twice the radius, or no iteration of those that simulate the defence.",
+        remedy="Audit with the defaults, or with more.",
     ),
     FlagSpec(
         code="overestimated",
@@ -43,7 +50,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="no_adaptive_attack",
         severities=("warning",),
-        speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
+        speaks_of=(*KEPT, "overestimate", "gain_over_static", "selective_error"),
         meaning="No number is about an attacker who knows the defence. Either all attacks were carried over from the "
         "static model, and met another model than the one they were made for; or every model the attacker simulated "
         "answered like the first, so that there was no defence to attack.",
@@ -53,7 +60,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="defence_not_simulated",
         severities=("warning",),
-        speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
+        speaks_of=(*KEPT, "overestimate", "gain_over_static", "selective_error"),
         meaning="The only attack that knows the defence is defence_autoattack, which takes the batch apart while it "
         "runs and is known to overestimate.",
         remedy="Ask for fpa, gmsa_avg and gmsa_min.",
@@ -61,7 +68,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="adaptive_weaker_than_transfer",
         severities=("error",),
-        speaks_of=("robustness", "overestimate", "gain_over_static", "selective_error"),
+        speaks_of=(*KEPT, "overestimate", "gain_over_static", "selective_error"),
         meaning="Attacks that know the defence demonstrably do less harm than one that does not. An attacker who knows "
         "the defence can do all that others can, so the attack was too weak, and its numbers say nothing about such an "
         "attacker.",
@@ -80,7 +87,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="nearly_all_refused",
         severities=("warning", "info"),
-        speaks_of=("selective_error", "robustness", "gain_over_static"),
+        speaks_of=("selective_error", "robustness", "lowest_robustness", "gain_over_static"),
         meaning="Under an attack a defence refused nearly every example: it answers so few that its errors can hardly "
         "be measured. It is a warning where that is so under every attack that simulates it: none was able to go "
         "unnoticed, and nothing is known of one that is.",
@@ -108,7 +115,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="autoattack_without_square",
         severities=("info",),
-        speaks_of=("static_robustness", "robustness"),
+        speaks_of=("static_robustness", "robustness", "lowest_robustness"),
         meaning="AutoAttack was run without Square, its one attack that needs no gradient: where gradients mislead, "
         "its numbers are too high and nothing here would tell.",
         remedy="Leave autoattack_queries at 5000; do not compare these numbers with published ones.",
@@ -116,7 +123,10 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="selection_fell_back",
         severities=("info",),
-        speaks_of=("robustness",),
+        speaks_of=(
+            "robustness",
+            "lowest_robustness",
+        ),
         meaning="In some rounds no iteration brought the simulated defence lower than the clean batch leaves it, and "
         "the clean batch was sent: these examples were not attacked at all.",
         remedy="Where this happens often, raise steps, step_size or iterations.",
@@ -124,7 +134,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="varies_between_repeats",
         severities=("info",),
-        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        speaks_of=(*KEPT, "overestimate", "gain_over_static"),
         meaning="The defender's random draws move the numbers by more than the width of their intervals, which account "
         "for the examples alone.",
         remedy="Raise repeats, and state robustness_std beside the mean.",
@@ -132,7 +142,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="one_repeat_of_a_randomised_defence",
         severities=("info",),
-        speaks_of=("robustness", "overestimate", "gain_over_static"),
+        speaks_of=(*KEPT, "overestimate", "gain_over_static"),
         meaning="The answers of a defence depend on what it draws, and each game was played once: how much the "
         "numbers vary with that is not known and in no interval.",
         remedy="Set repeats to 3 or more before comparing defences.",

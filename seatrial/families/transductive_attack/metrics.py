@@ -125,6 +125,17 @@ METRICS = (
         depends_on=of_a_row,
     ),
     Metric(
+        name="lowest_robustness",
+        qualifiers=("defence",),
+        label="Accuracy under the strongest attack ({defence})",
+        claim="{defence} answers {value} of the examples rightly under the attack that leaves least",
+        unit="1",
+        better="higher",
+        description="Lowest `robustness` of the defended model under any attack within the radius, on the examples "
+        "that errored under none.",
+        depends_on=all_but(*OTHER_ROWS),
+    ),
+    Metric(
         name="overestimate",
         qualifiers=("defence",),
         label="Overestimated robustness ({defence})",

@@ -10,7 +10,7 @@ from seatrial.contracts.models import IMAGES, TABLES
 from seatrial.contracts.stopping import Stopping
 from seatrial.families.shared.defence_costs import is_module
 from seatrial.families.shared.defence_params import Rmc, ShippedDefence
-from seatrial.families.shared.robust_accuracy_flags import with_flags_about
+from seatrial.families.shared.robust_accuracy_flags import OWN_RADIUS, with_flags_about
 from seatrial.families.transductive_attack.flags import FLAGS
 from seatrial.families.transductive_attack.metrics import METRICS
 from seatrial.families.transductive_attack.params import TransductiveAttackParams, stage_costs
@@ -72,7 +72,7 @@ SPEC = FamilySpec(
     stopping=Stopping(whole=lambda params: "its defences see all examples at once: no part of a game is one"),
     tasks=(IMAGES,),
     metrics=METRICS,
-    flags=with_flags_about(FLAGS, "static_robustness", "gain_over_static"),
+    flags=with_flags_about(FLAGS, "static_robustness", "gain_over_static", "lowest_robustness", without=OWN_RADIUS),
     worker="workers.families.transductive_attack.family:FAMILY",
     narrative="seatrial.families.transductive_attack.narrative",
     evidence=(

@@ -1,6 +1,7 @@
 """Doubts that checks of ``uncertainty_span`` may raise about their numbers."""
 
 from seatrial.contracts.family import FlagSpec
+from seatrial.families.shared.radius_flags import radius_flags
 
 UNATTACKED = ("clean_accuracy",)
 """Measured before any attack: no failing of one is a doubt about it."""
@@ -96,16 +97,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         "proportion, are too short to say what an attacker reaches.",
         remedy="Audit with more steps, or with the default.",
     ),
-    FlagSpec(
-        code="radius_below_a_level",
-        severities=("error",),
-        speaks_of=EVERY_ATTACK,
-        spares=UNATTACKED,
-        meaning="The radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each number of "
-        "an image: attacks that change next to nothing show nothing about the model. It is told from effort standard "
-        "on.",
-        remedy="Audit with the radius that the model has to withstand: 8/255 is usual for photographs.",
-    ),
+    *radius_flags(EVERY_ATTACK, UNATTACKED),
     FlagSpec(
         code="unfollowed_operations",
         severities=("warning",),

@@ -103,9 +103,9 @@ class UncertaintySpanParams(FamilyParams):
         default="standard",
         description="What runs beside the paper's two attacks. `quick`: nothing but the checks of their gradients; "
         "`standard`: entropy ascent, walks to the decision boundary, gradients of a smoothed copy, score-based "
-        "searches, and transfer from a surrogate, together at most four times the cost of `quick` from 20 "
-        "steps on (with fewer than 100 beside as few examples, fewer of these are looked at); `thorough`: the "
-        "same with more steps, starts and queries, at about five times that of `standard`.",
+        "searches, and transfer from a surrogate, together at most four times the cost of `quick` as "
+        "counted, from four images and 20 steps on (with fewer than 100 beside as few examples, fewer of these are "
+        "looked at); `thorough`: the same with more steps, starts and queries, at five to seven times that.",
     )
     selection: Literal["best_entropy", "final_or_clean"] = Field(
         default="best_entropy",

@@ -102,11 +102,11 @@ def decision_kept(records: Records) -> Values | None:
     """Return whether each prediction is right and withstands, on the examples of the paper's two attacks."""
     names = ("label", "prediction_clean", "prediction_over", "prediction_under")
     attack = records.columns("attack", names)
-    # Without gradients there is one stage.
-    found = (records.columns(stage, (CHANGED,)) for stage in (*FURTHER, "attack"))
-    further = [one for one in found if one is not None]
-    if attack is None or not further:
+    # Without gradients there is one stage; by transfer or tempering alone nobody has looked for decisions.
+    looked = [records.columns(stage, (CHANGED,)) for stage in ("attack", STAGES[0])]
+    if attack is None or looked == [None, None]:
         return None
+    further = [one for one in (*looked, *(records.columns(stage, (CHANGED,)) for stage in FURTHER[1:])) if one]
     ids, label, clean, over, under = (attack[name] for name in ("example_id", *names))
     changed = [_aligned(ids, one, CHANGED) for one in further]
     return values_of(ids, decisions_kept(label, clean, (over, under), changed))

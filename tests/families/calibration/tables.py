@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.contracts.estimates import Result
-from seatrial.contracts.registry import family
+from seatrial.contracts.registry import flags_of
 from seatrial.families.calibration.params import CalibrationParams
 from seatrial.families.calibration.records import STAGE
 from seatrial.families.shared.settling import settled
@@ -40,7 +40,7 @@ def predictions(
 def reduced(records: Records, params: CalibrationParams = PARAMS, seed: int = 1) -> Result:
     """Return the result as it is stored."""
     result = FAMILY.reduce(params, {STAGE: records}, seed)
-    assert {flag.code for flag in result.flags} <= {flag.code for flag in family("calibration").flags}
+    assert {flag.code for flag in result.flags} <= flags_of("calibration").keys()
     return settled("calibration", params.model_dump(mode="json"), result)
 
 

@@ -27,7 +27,10 @@ def flags(params, done) -> dict[str, str]:
     found = estimates.reduce(params, done, 0).flags
     assert all(len(flag.message) > 80 for flag in found)
     assert len({flag.code for flag in found}) == len(found)
-    return {flag.code: flag.severity for flag in found}
+    told = {flag.code: flag.severity for flag in found}
+    # All tests here name attackers, but for its own.
+    told.pop("attackers_not_asked", None)
+    return told
 
 
 def message(params, done, code: str) -> str:
@@ -221,3 +224,28 @@ def test_what_the_worst_of_several_draws_can_be_compared_with_is_told() -> None:
     params = parameters(**TWO, draws=7)
     assert "worst of 7 draws" in message(params, sampled(SINGLE, params, n=20), "worst_of_draws")
     assert "worst_of_draws" not in flags(parameters(**TWO), sampled(SINGLE, parameters(**TWO), n=20))
+
+
+def test_attackers_that_were_not_asked_for_are_told_whatever_the_mean_is_called() -> None:
+    some = parameters(**TWO)
+    told = message(some, marked(some, RIGHT, truncate=[RIGHT], visual=[RIGHT]), "attackers_not_asked")
+    assert told.startswith("8 of 10 attackers were not asked for (inner shuffle, full shuffle, ")
+    whole = parameters(levels=[0.5])
+    done = marked(whole, RIGHT, **{attacker: [RIGHT] for attacker in whole.names})
+    assert "attackers_not_asked" not in {flag.code for flag in estimates.reduce(whole, done, 0).flags}
+
+
+@pytest.mark.parametrize(
+    ("attackers", "phi", "variant", "is_told"),
+    [
+        (["truncate", "visual"], 0.49, "code", True),
+        (["truncate", "visual"], 0.5, "code", False),
+        (["truncate", "visual"], None, "code", False),
+        (["truncate", "keyboard_typo"], 0.1, "code", False),
+        (["truncate", "keyboard_typo"], 0.1, "paper", True),
+    ],
+)
+def test_words_that_are_hit_less_hard_than_the_level_says_are_told(attackers, phi, variant, is_told) -> None:
+    params = parameters(attackers=attackers, levels=[0.5], phi=phi, variant=variant)
+    done = marked(params, RIGHT, **{attacker: [RIGHT] for attacker in attackers})
+    assert flags(params, done).get("mild_noise") == ("warning" if is_told else None)

@@ -125,19 +125,21 @@ def test_slopes_that_are_gone_near_by_count_where_the_image_held() -> None:
     assert codes(sound(slope_gone=[True] * 12 + [False] * 28, broken_by=broken_by)) == {}
 
 
-def test_a_radius_of_less_than_a_level_attacks_nothing() -> None:
-    told = {"autoattack_radius_below_a_level": "warning"}
+def test_a_radius_that_hardly_anybody_asks_about_is_told() -> None:
+    told = {"autoattack_small_radius": "warning"}
     for values, norm, epsilon, found in (
         (784, "linf", 1e-6, told),
-        (784, "linf", 0.0039, {}),
+        (784, "linf", 0.0074, told),
+        (784, "linf", 0.0078, {}),
         (0, "linf", 1e-6, {}),
-        (784, "l2", 0.027, told),
-        (784, "l2", 0.028, {}),
+        (784, "l2", 0.09, told),
+        (784, "l2", 0.1, {}),
+        (150_528, "l2", 0.3, told),
         (150_528, "l2", 0.5, {}),
     ):
         assert codes(sound(values=[values] * 40), epsilon=epsilon, norm=norm) == found
-    assert "autoattack_radius_below_a_level" in flags(parameters(epsilon=0.001), TEN, SOUND)
-    assert "autoattack_radius_below_a_level" not in flags(parameters(epsilon=0.01), TEN, SOUND)
+    assert "autoattack_small_radius" in flags(parameters(epsilon=0.001), TEN, SOUND)
+    assert "autoattack_small_radius" not in flags(parameters(epsilon=0.01), TEN, SOUND)
 
 
 def test_a_model_that_watches_what_every_step_moves_is_told() -> None:

@@ -5,7 +5,10 @@ import pyarrow as pa
 import pytest
 import torch
 
+from seatrial.families.uncertainty_span.effort import STAGES
 from seatrial.families.uncertainty_span.metrics import METRICS
+from seatrial.families.uncertainty_span.records import CALIBRATED, CHANGED
+from seatrial.statistics.samples import Sample
 from tests.attacks.test_pgd import naive_best_entropy
 from tests.families.uncertainty_span.audits import (
     DATA,
@@ -21,6 +24,7 @@ from tests.families.uncertainty_span.audits import (
 )
 from workers.errors import PreflightError
 from workers.families.protocol import DataInfo, TargetInfo
+from workers.families.uncertainty_span.estimates import calibrated_spans
 from workers.families.uncertainty_span.family import FAMILY
 
 ATTACKS = [
@@ -195,3 +199,21 @@ def test_reduce_takes_twenty_thousand_examples() -> None:
     assert result.estimates["mus"].value == pytest.approx(small.estimates["mus"].value)
     assert result.estimates["ece[arm=under]"].value == pytest.approx(small.estimates["ece[arm=under]"].value)
     assert len(LABELS) == 40
+
+
+def test_what_a_transfer_model_finds_counts_at_the_calibrated_temperature_and_for_decisions() -> None:
+    few = IMAGES[:6], LABELS[:6]
+    params = parameters(effort="standard", steps=8, transfer_model="mdl_1")
+    tripled = Model(lambda x: NETWORK.logits(x) * 3, 4)
+    result, done = audit(params, tripled, few, models={"transfer_model": NETWORK})
+    others = {name: Sample(done[name]) for name in (*STAGES, "transfer")}
+    over, under = (
+        np.stack([one.floats(CALIBRATED.format(arm)) for one in others.values()]) for arm in ("over", "under")
+    )
+    widest = under.max(axis=0) - over.min(axis=0)
+    assert calibrated_spans(others) == pytest.approx(widest)
+    assert result.estimates["mus_calibrated"].value >= widest.mean() - 1e-12
+    assert others["transfer"].has(CHANGED)
+    # By itself, with an effort that runs nothing else for decisions, it is no accuracy under attack.
+    quick, _ = audit(parameters(transfer_model="mdl_1"), tripled, few, models={"transfer_model": NETWORK})
+    assert "adversarial_accuracy" not in quick.estimates

@@ -225,8 +225,9 @@ def test_the_way_across_the_boundary_is_found_as_often_as_by_pgd() -> None:
     images = torch.rand(200, 1, 4, 4, generator=torch.Generator().manual_seed(1))
     predictions = sure.logits(images).argmax(1)
     search = PGD(norm="linf", epsilon=0.04, step_size=0.0025, steps=40)
+    params = parameters(epsilon=0.04, step_size=0.0025, steps=40)
     context = Context(sure, (images, predictions), Shard("tempered", 0, 200), 200)
-    columns, _ = attack_tempered(search, context, next(context.batches()))
+    columns, _ = attack_tempered(params, context, next(context.batches()))
     crossed = pgd_untargeted(search, sure.logits, images, predictions).reached
     assert 0.6 < crossed.float().mean() < 0.8
     assert columns["crossed"].float().mean() >= crossed.float().mean()
@@ -285,7 +286,7 @@ def test_a_short_attack_that_does_worse_in_a_larger_ball_is_a_note_and_not_a_dou
     "code",
     [
         *("masked_gradients", "unfollowed_operations", "idle_computation", "swinging_computation"),
-        *("failed_gradient_check", "radius_below_a_level"),
+        *("failed_gradient_check", "radius_below_a_level", "small_radius"),
     ],
 )
 def test_what_doubts_every_attack_doubts_the_accuracy_that_attacks_leave(code: str) -> None:

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from seatrial.contracts.family import Severity
 from seatrial.families.shared.robust_accuracy import LOOKS
+from seatrial.families.shared.robust_accuracy_flags import OWN_RADIUS
 from seatrial.statistics.proportions import score_interval
 from workers.attacks.gradients import Model
 from workers.attacks.kept_slopes import LOST, are_gone
-from workers.attacks.levels import below_a_level
+from workers.attacks.levels import below_a_level, small_radius
 from workers.attacks.regions import Norm
 from workers.models.memory import forward, run_with_oom_split
 
@@ -165,20 +166,18 @@ def failed_gradient_check(gone: int, held: int) -> Doubt | None:
     )
 
 
-def autoattack_radius_below_a_level(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
-    """Doubt attacks within a radius of less than a level of 8-bit images: it need not be that of the other attacks.
+def autoattack_small_radius(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
+    """Doubt attacks within a radius that hardly anybody asks about: it need not be that of the other attacks.
 
     Args:
         norm: Of the ball.
         epsilon: Radius, in pixels' units.
         values: Numbers of an image; 0 of a table's rows, None where nobody knows.
     """
-    message = below_a_level(norm, epsilon, values)
+    message = below_a_level(norm, epsilon, values) or small_radius(norm, epsilon, values)
     if message is None:
         return None
-    return Doubt(
-        "autoattack_radius_below_a_level", message, "Audit with the radius that the model has to withstand.", "warning"
-    )
+    return Doubt(OWN_RADIUS, message, "Audit with the radius that the model has to withstand.", "warning")
 
 
 def square_improves(holding_before: int, holding_after: int, examples: int) -> Doubt | None:

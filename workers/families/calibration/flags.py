@@ -5,6 +5,7 @@ import numpy as np
 from seatrial.contracts.estimates import Estimate, Flag
 from workers.families.calibration.estimates import Audit
 from workers.families.calibration.sample import ArmSample
+from workers.models.guessing import one_class
 
 CROWDED = 0.9
 """Share of examples with one and the same confidence from which on it cannot order them."""
@@ -32,6 +33,7 @@ def doubt(audit: Audit, estimates: dict[str, Estimate]) -> list[Flag]:
     return [
         *guesses(audit.clean, estimates["accuracy"]),
         *perfect_accuracy(audit.clean),
+        *one_class(audit.clean.labels, "example"),
         *repeated_answers(audit.clean),
         *saturated_scores(audit.clean),
         *uninformative_scores(audit.clean, estimates["failure_auroc"]),

@@ -11,6 +11,7 @@ from seatrial.contracts.models import MULTI_LABEL
 from seatrial.contracts.noise import COMBINED
 from seatrial.statistics.clusters import interval_of
 from workers.families.low_level_attack.areas import auroc_of
+from workers.families.low_level_attack.asked import attackers_not_asked, mild_noise
 from workers.families.low_level_attack.audit import Audit
 from workers.families.low_level_attack.names import ATTACK, CLEAN, listed
 from workers.families.low_level_attack.resampling import Resampled
@@ -50,6 +51,8 @@ def doubt(audit: Audit, drawn: Resampled, found: Mapping[str, Estimate]) -> list
         *noise_changed_nothing(audit),
         *answers_unmoved(audit),
         *attackers_left_out(audit),
+        *attackers_not_asked(audit),
+        *mild_noise(audit),
         *errored_examples(audit),
         *score_at_chance(audit, found),
         *little_noise(audit),

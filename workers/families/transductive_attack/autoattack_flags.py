@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from seatrial.contracts.estimates import Flag
+from seatrial.families.shared.robust_accuracy_flags import OWN_RADIUS
 from seatrial.families.transductive_attack.params import TransductiveAttackParams
 from workers.families import robust_accuracy
 from workers.families.contexts import Records
@@ -49,7 +50,7 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
         flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
         for flag in flags
         # Told of all attacks.
-        if flag.code != "autoattack_radius_below_a_level"
+        if flag.code != OWN_RADIUS
     ]
 
 

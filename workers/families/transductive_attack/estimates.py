@@ -1,6 +1,6 @@
 """Records to numbers: every estimate of the family with its interval, and the counts they can be recomputed from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from seatrial.statistics.estimating import estimate, proportion
 from seatrial.statistics.exact import clopper_pearson
 from workers.families.contexts import Records
 from workers.families.transductive_attack.sample import (
+    ALPHA,
     CLEAN,
     STATIC,
     Games,
@@ -18,6 +19,7 @@ from workers.families.transductive_attack.sample import (
     Outcomes,
     loss_to_static,
     overestimate,
+    under_strongest,
 )
 
 Estimates = dict[str, Estimate]
@@ -55,6 +57,7 @@ def defence_estimates(games: Games, defence: str) -> Estimates:
         estimates[metric_name("robustness", **named)] = rate(outcomes)
         if games.params.repeats > 1:
             estimates[metric_name("robustness_std", **named)] = spread(outcomes)
+    estimates[metric_name("lowest_robustness", defence=defence)] = least(under_strongest(games, defence))
     estimates[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
     estimates[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
     return estimates
@@ -108,6 +111,22 @@ def rate(outcomes: Outcomes | None) -> Estimate:
     below, above = (clopper_pearson(successes, len(outcomes)) for successes in outcomes.whole_successes)
     value = float(outcomes.fractions.mean())
     return Estimate(value=value, low=below[0], high=above[1], n=len(outcomes), method="clopper-pearson")
+
+
+def least(several: Sequence[Outcomes]) -> Estimate:
+    """Return the least of several rates of the same examples, with an interval that knows of the choice.
+
+    Guarantee: each end is wrong with probability at most 2.5 %. The lower is the least of their lower ends, among which
+    that of the truly least is; the upper the least of upper ends that all hold together (Bonferroni), as whichever is
+    too low is too low for the least as well. Failure: as :func:`rate`.
+    """
+    if not several:
+        return estimate(None, None, 0)
+    n = len(several[0])
+    whole = [outcomes.whole_successes for outcomes in several]
+    low = min(clopper_pearson(below, n)[0] for below, _ in whole)
+    high = min(clopper_pearson(above, n, alpha=ALPHA / len(several))[1] for _, above in whole)
+    return estimate(min(float(outcomes.fractions.mean()) for outcomes in several), (low, high), n, "least")
 
 
 def spread(outcomes: Outcomes | None) -> Estimate:

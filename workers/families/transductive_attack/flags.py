@@ -13,7 +13,7 @@ from seatrial.families.transductive_attack.params import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
-from workers.attacks.levels import VALUES, below_a_level
+from workers.attacks.levels import VALUES, radius_flags
 from workers.families.contexts import Records
 from workers.families.transductive_attack.autoattack_flags import (
     autoattack_doubted,
@@ -33,6 +33,9 @@ LOST = 0.05
 
 REASON = 300
 """Characters of a reason that are told."""
+
+FEW_STEPS, WAY = 20, 2.0
+"""Steps below which an attack is short, and how often it is to go as far as the radius: the default goes five times."""
 
 ASK = "Ask for fpa, gmsa_avg and gmsa_min."
 
@@ -58,7 +61,8 @@ def doubt(
     games = Games(params, done)
     flags = [
         *defence_failed(games),
-        *radius_below_a_level(params, done),
+        *_radius(params, done),
+        *few_steps(params),
         *overestimated(games, estimates),
         *worse_than_static(games, estimates),
         *no_adaptive_attack(games),
@@ -77,13 +81,26 @@ def doubt(
     return sorted(flags, key=lambda flag: ("error", "warning", "info").index(flag.severity))
 
 
-def radius_below_a_level(params: TransductiveAttackParams, done: Mapping[str, Records]) -> list[Flag]:
-    """Flag a radius of less than a level of 8-bit images."""
-    static = done.get(STATIC)
-    # Records from before it was kept do not tell.
-    values = None if static is None or VALUES not in static.column_names else static[VALUES][0].as_py()
-    message = below_a_level(params.norm, params.epsilon, values)
-    return [] if message is None else [_flag("radius_below_a_level", "error", message)]
+def few_steps(params: TransductiveAttackParams) -> list[Flag]:
+    """Flag attacks that are too short to say what an attacker reaches."""
+    why = []
+    if params.steps < FEW_STEPS:
+        why.append(f"{params.steps} {'step is' if params.steps == 1 else 'steps are'} few")
+    if (way := params.steps * params.step_size) < WAY * params.epsilon:
+        why.append(f"all steps together go {way / params.epsilon:.2g} times the radius")
+    if not params.iterations and any(attack in MODEL_SPACE for attack in params.attacks):
+        why.append("without iterations an attack that simulates a defence meets its first model alone")
+    if not why:
+        return []
+    told = "; ".join(why)
+    return [
+        _flag(
+            "few_steps",
+            "warning",
+            f"{told[0].upper()}{told[1:]}: that is too little to say what an attacker reaches, and whatever the "
+            "defence keeps it may keep for that. Audit with the defaults, or with more.",
+        )
+    ]
 
 
 def defence_failed(games: Games) -> list[Flag]:
@@ -351,6 +368,13 @@ def adversarial_order(games: Games) -> list[Flag]:
 
 def _flag(code: str, severity: Literal["info", "warning", "error"], message: str) -> Flag:
     return Flag(code=code, severity=severity, message=message)
+
+
+def _radius(params: TransductiveAttackParams, done: Mapping[str, Records]) -> list[Flag]:
+    static = done.get(STATIC)
+    # Records from before it was kept do not tell.
+    values = None if static is None or VALUES not in static.column_names else static[VALUES][0].as_py()
+    return radius_flags(params.norm, params.epsilon, values)
 
 
 def _game(games: Games, attack: str, repeats: Iterable[int]) -> str:

@@ -188,6 +188,15 @@ def loss_to_static(games: Games, defence: str) -> Gap | None:
     return None if static is None else gap_to_lowest(*static, _asked(games, defence, games.within))
 
 
+def under_strongest(games: Games, defence: str) -> list[Outcomes]:
+    """Return the outcomes under every attack within the radius that has any, of the examples all have."""
+    asked = list(_asked(games, defence, games.within).values())
+    if not asked:
+        return []
+    common = _common(asked)
+    return [outcomes.on(common) for outcomes in asked] if len(common) else []
+
+
 def gap_to_lowest(name: str, reference: Outcomes, others: Mapping[str, Outcomes]) -> Gap | None:
     """Return the gap to the lowest of several others, with an interval that knows of the choice.
 

@@ -116,8 +116,9 @@ def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
     found["mus_worst"] = mean(widest(sample, others), nats(sample))
     if "tempered" in others:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
-    # Without gradients there is one stage.
-    if deciding := [one for one in (*others.values(), sample) if one.has(CHANGED)]:
+    # Without gradients there is one stage; by transfer or tempering alone nobody has looked for decisions.
+    deciding = [one for one in (*others.values(), sample) if one.has(CHANGED)]
+    if sample.has(CHANGED) or STAGES[0] in others:
         found["adversarial_accuracy"] = proportion(_kept(sample, deciding))
     if STAGES[0] in others:
         found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))

@@ -149,18 +149,22 @@ def hidden_decisions(sample: Sample, stages: Mapping[str, Sample], seed: int) ->
     by_gradients = np.zeros(sample.valid, dtype=bool)
     for arm in ("over", "under"):
         by_gradients |= sample.floats(f"prediction_{arm}") != clean
-    for name in (name for name in BY_GRADIENTS if name in stages and stages[name].has(CHANGED)):
-        by_gradients |= np.nan_to_num(sample.align(stages[name], CHANGED)) > 0
+    looking = [stages[name] for name in BY_GRADIENTS if name in stages and stages[name].has(CHANGED)]
+    # Of the paper's attacks it is known where they ended, of a transferred one every image it has tried.
+    if not looking:
+        return []
+    for stage in looking:
+        by_gradients |= np.nan_to_num(sample.align(stage, CHANGED)) > 0
     told = []
-    for stage in (stage for stage in WITHOUT if stage in stages and stages[stage].has(CHANGED)):
-        changed = sample.align(stages[stage], CHANGED)
+    for name in (name for name in WITHOUT if name in stages and stages[name].has(CHANGED)):
+        changed = sample.align(stages[name], CHANGED)
         both = np.isfinite(changed)
         if not both.any():
             continue
         shares = float(changed[both].mean()), float(by_gradients[both].mean())
-        interval = paired_difference(changed[both], by_gradients[both] * 1.0, seed=seed_of(seed, f"decisions {stage}"))
+        interval = paired_difference(changed[both], by_gradients[both] * 1.0, seed=seed_of(seed, f"decisions {name}"))
         if interval is not None and interval[0] > 0 and shares[0] - shares[1] > NOTABLE_DECISIONS:
-            told.append(f"{WITHOUT[stage]} {shares[0]:.0%} where those change {shares[1]:.0%} ({both.sum()} examples)")
+            told.append(f"{WITHOUT[name]} {shares[0]:.0%} where those change {shares[1]:.0%} ({both.sum()} examples)")
     if not told:
         return []
     return [

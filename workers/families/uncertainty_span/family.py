@@ -23,6 +23,7 @@ from seatrial.families.uncertainty_span.limits import (
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
+from workers.attacks.levels import VALUES, radius_flags
 from workers.errors import PreflightError
 from workers.families import robust_accuracy, robust_accuracy_first
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
@@ -42,7 +43,7 @@ from workers.families.uncertainty_span.parts import attack_part
 from workers.families.uncertainty_span.pictured import attack_to_show, worst
 from workers.families.uncertainty_span.prediction_sets import set_estimates, whole_sets
 from workers.families.uncertainty_span.queried import QUERIES, attack_by_queries
-from workers.families.uncertainty_span.records import to_records
+from workers.families.uncertainty_span.records import first_of, to_records
 from workers.families.uncertainty_span.repeated import attack_repeatedly
 from workers.families.uncertainty_span.score import attack_by_score
 from workers.families.uncertainty_span.smoothed import attack_smoothed
@@ -164,7 +165,8 @@ class UncertaintySpan:
         if attack.valid:
             result.flags = [*_doubt(params, samples, seed), *doubt_parts(parts, seed)]
             fitted = done.get(SURROGATE)
-            result.flags += [*flags.few_steps(params), *flags.radius_below_a_level(params, fitted)]
+            result.flags += flags.few_steps(params)
+            result.flags += radius_flags(params.norm, params.epsilon, first_of(fitted, VALUES))
             result.flags += [*flags.unfollowed(fitted), *flags.inside(fitted)]
             result.flags += whole_sets(params, attack, seed)
         if params.robust_accuracy is not None:
@@ -187,9 +189,9 @@ class UncertaintySpan:
                 bare = params.model_copy(update={"conformal": None, "parts": []})
                 return attack_spans(bare, make_search(params, context, 2 * params.epsilon), context, batch)
             case "tempered":
-                return attack_tempered(make_search(params, context), context, batch)
+                return attack_tempered(params, context, batch)
             case "transfer":
-                return attack_transferred(make_search(params, context), context, batch)
+                return attack_transferred(params, context, batch)
             case "ascent":
                 return attack_by_ascent(params, context, batch)
             case "smoothed":

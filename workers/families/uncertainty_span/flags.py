@@ -21,7 +21,6 @@ from seatrial.statistics.exact import clopper_pearson
 from seatrial.statistics.intervals import paired_difference
 from seatrial.statistics.samples import Sample
 from workers.attacks.kept_slopes import HALF, LOST, are_gone
-from workers.attacks.levels import VALUES, below_a_level
 from workers.families.contexts import Records
 from workers.families.uncertainty_span.dormant import UNFOLLOWED
 from workers.families.uncertainty_span.estimates import classes_of, spans, widest
@@ -116,12 +115,6 @@ def few_steps(params: UncertaintySpanParams) -> list[Flag]:
             f"fewer than {FULL_STEPS} are too short to say what an attacker reaches.",
         )
     ]
-
-
-def radius_below_a_level(params: UncertaintySpanParams, surrogate: Records | None) -> list[Flag]:
-    """Flag a radius of less than a level of 8-bit images; by the records of the surrogate's stage."""
-    message = below_a_level(params.norm, params.epsilon, first_of(surrogate, VALUES))
-    return [] if message is None else [Flag(code="radius_below_a_level", severity="error", message=message)]
 
 
 def unfollowed(surrogate: Records | None) -> list[Flag]:

@@ -306,6 +306,12 @@ def pixel_radius(params: UncertaintySpanParams, images: Tensor) -> float:
     return min(1.0, GAUSSIAN * params.epsilon / math.sqrt(images[0].numel()))
 
 
+def reached_columns(reach: EntropyRange) -> Columns:
+    """Return what an attack is recorded with that has seen images in but one way."""
+    found = {"entropy_over": reach.lowest[0], "entropy_under": reach.highest[0], CHANGED: reach.changed}
+    return found | calibrated_columns(reach)
+
+
 def calibrated_columns(reach: EntropyRange) -> Columns:
     """Return the entropies reached at the calibrated temperature, where there is one."""
     if len(reach.lowest) < 2:

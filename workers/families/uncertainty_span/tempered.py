@@ -18,28 +18,30 @@ import math
 import torch
 from torch import Tensor
 
-from workers.attacks.entropy_range import temperature_of
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.entropy_range import EntropyRange, temperature_of
 from workers.attacks.losses import cross_entropy, entropy, margin, uniform_cross_entropy
 from workers.attacks.objectives import Objective
-from workers.attacks.pgd import PGD
 from workers.attacks.regions import bisect
 from workers.families.contexts import Batch, Columns, ImageContext
-from workers.families.uncertainty_span.span import attack_with
+from workers.families.uncertainty_span.further import reached_columns, temperatures_of
+from workers.families.uncertainty_span.span import attack_with, make_search
 from workers.models.memory import forward
 
 BISECTIONS = 40
 """More than the 24 bits of a float32: the last points are neighbours in it."""
 
 
-def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
+def attack_tempered(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack one batch through its scaled logits.
 
     Returns:
-        ``entropy_over`` and ``entropy_under`` of the unmodified model, ``scaled_entropy_`` of the scaled one in the
-        three arms, ``temperature`` and ``crossed`` (the prediction could be changed); and which examples had an output
-        that is not finite (batch,).
+        ``entropy_over`` and ``entropy_under`` of the unmodified model, the same at the calibrated temperature where
+        there is one, which predictions were changed, ``scaled_entropy_`` of the scaled one in the three arms,
+        ``temperature`` and ``crossed`` (the prediction could be changed); and which examples had an output that is not
+        finite (batch,).
     """
-    model = context.classifier.logits
+    model, search = context.classifier.logits, make_search(params, context)
     clean = forward(model, batch.images)
     predictions, temperatures = clean.argmax(1), temperature_of(clean)
 
@@ -79,9 +81,11 @@ def attack_tempered(search: PGD, context: ImageContext, batch: Batch) -> tuple[C
         *_walk_boundary(context, batch.images, across.best, predictions),
     ]
     over_logits = over.best_logits[:, 0]
-    columns = {
-        "entropy_over": torch.minimum(entropy(clean), entropy(over_logits)),
-        "entropy_under": torch.stack([entropy(logits) for logits in seen]).amax(0),
+    # With effort quick no temperature is fitted.
+    reach = EntropyRange(clean, temperatures_of(context) if params.effort != "quick" else (1.0,))
+    for logits in (over_logits, *seen):
+        reach.see(logits, everyone)
+    columns = reached_columns(reach) | {
         "scaled_entropy_clean": entropy(scaled(clean, everyone)),
         "scaled_entropy_over": entropy(scaled(over_logits, everyone)),
         "scaled_entropy_under": torch.stack([entropy(scaled(logits, everyone)) for logits in seen]).amax(0),

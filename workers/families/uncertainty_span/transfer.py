@@ -3,22 +3,24 @@
 import torch
 from torch import Tensor
 
-from workers.attacks.losses import entropy
-from workers.attacks.pgd import PGD
+from seatrial.families.uncertainty_span.params import UncertaintySpanParams
+from workers.attacks.entropy_range import EntropyRange
 from workers.errors import PreflightError
 from workers.families.contexts import Batch, Columns, ImageContext
-from workers.families.uncertainty_span.span import attack_with, over_confidence, under_confidence
+from workers.families.uncertainty_span.further import reached_columns, temperatures_of
+from workers.families.uncertainty_span.span import attack_with, make_search, over_confidence, under_confidence
 from workers.models.memory import forward
 
 
-def attack_transferred(search: PGD, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
+def attack_transferred(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
     """Attack the model ``transfer_model`` names and measure what its images do to the model under audit.
 
     The label the over-confidence attack holds on to is the audited model's prediction. The last and the best iterate on
     the other model are both tried, and the clean image.
 
     Returns:
-        ``entropy_over`` and ``entropy_under`` of the audited model, and which examples had an output not finite.
+        ``entropy_over`` and ``entropy_under`` of the audited model, the same at its calibrated temperature where there
+        is one, and which predictions were changed; and which examples had an output that is not finite.
 
     Raises:
         PreflightError: The two models have different numbers of classes.
@@ -33,15 +35,15 @@ def attack_transferred(search: PGD, context: ImageContext, batch: Batch) -> tupl
         )
     model = context.classifier.logits
     clean = forward(model, batch.images)
-    non_finite = ~clean.isfinite().all(1)
-    columns = {}
+    # With effort quick no temperature is fitted.
+    reach = EntropyRange(clean, temperatures_of(context) if params.effort != "quick" else (1.0,))
+    everyone = torch.arange(len(clean), device=clean.device)
+    search = make_search(params, context)
     for arm, objective in (
         ("over", over_confidence(clean.argmax(1))),
         ("under", under_confidence(source.classes)),
     ):
         outcome = attack_with(search, context, batch, f"transfer_{arm}")(objective, source.logits)
-        tried = [clean, forward(model, outcome.best), forward(model, outcome.final)]
-        entropies = torch.stack([entropy(logits) for logits in tried])
-        columns[f"entropy_{arm}"] = entropies.amin(0) if arm == "over" else entropies.amax(0)
-        non_finite |= torch.stack([~logits.isfinite().all(1) for logits in tried]).any(0)
-    return columns, non_finite
+        for images in (outcome.best, outcome.final):
+            reach.see(forward(model, images), everyone)
+    return reached_columns(reach), reach.non_finite
