@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, Response
 from app.access.principal import Reader
 from app.attestations.service import attestation_of, statements_of
 from app.audits.records import JSONL
+from app.web.files import etag_matches
 from app.web.identifiers import ID, AuditId
 from app.web.problems import raises
 from app.web.services import Service
@@ -50,10 +51,11 @@ async def read_attestation(
     row = await services.computations.run(
         request, project_id, lambda: attestation_of(services, project_id, audit_id, judgement)
     )
-    headers = {
+    kept = {"Cache-Control": "private, no-cache", "ETag": f'"{row.digest}"'}
+    if etag_matches(request, kept["ETag"]):
+        return Response(status_code=304, headers=kept)
+    headers = kept | {
         "Content-Disposition": f'attachment; filename="seatrial-{audit_id}.intoto.jsonl"',
-        "Cache-Control": "private, no-cache",
-        "ETag": f'"{row.digest}"',
         "X-Content-Type-Options": "nosniff",
     }
     return Response(row.content, media_type=JSONL, headers=headers)

@@ -81,6 +81,13 @@ def statements_of(
         NotEndedError: It still runs.
         NotJudgedError: It has no verdict.
     """
+    return _states(services, project_id, audit_id, judgement_id)[0]
+
+
+def _states(
+    services: Services, project_id: str, audit_id: str, judgement_id: str | None
+) -> tuple[tuple[Statement, Statement], AttestationRow | None]:
+    """Return the statements, and the registration they name: looked for once, as its key may be revoked meanwhile."""
     with services.database.read() as session:
         judged = _judgement(session, project_id, audit_id, judgement_id)
         audit, model, dataset = _inputs(session, project_id, audit_id)
@@ -107,7 +114,7 @@ def statements_of(
         versions=versions(),
         evidence=_evidence(services, project_id, audit_id),
     )
-    return state_audit(subject_of(services, model), predicate)
+    return state_audit(subject_of(services, model), predicate), registered
 
 
 def attest_judged(services: Services) -> int:
@@ -197,10 +204,8 @@ def _inputs(session: Session, project_id: str, audit_id: str) -> tuple[AuditRow,
 
 
 def _attest(services: Services, project_id: str, audit_id: str, judgement_id: str, key: SigningKey) -> AttestationRow:
-    statements = statements_of(services, project_id, audit_id, judgement_id)
+    statements, registered = _states(services, project_id, audit_id, judgement_id)
     lines = [sign(one.payload(), key).line().decode() for one in statements]
-    with services.database.read() as session:
-        registered = _registration(services, session, audit_id)
     # What was signed at submission goes along: whoever checks need not believe the date.
     if registered is not None:
         lines.append(registered.content.strip())

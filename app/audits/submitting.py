@@ -30,7 +30,7 @@ from app.web.identifiers import no_such
 from app.web.origins import origin
 from app.web.problems import ConflictError, InvalidRequestError, StoredProblemError
 from app.web.quotas import check_submission, why_refused
-from seatrial.contracts.audits import AuditCreate, AuditEstimate, Reused
+from seatrial.contracts.audits import MOST_SAMPLES, AuditCreate, AuditEstimate, Reused
 from seatrial.contracts.endpoints import ENDPOINT
 from seatrial.contracts.family import FamilyParams, Situation
 from seatrial.contracts.passes import passes_in
@@ -164,7 +164,7 @@ def plan(session: Session, project_id: str, request: AuditCreate, limits: Settin
     of_kinds = spreads(session, project_id, [check.kind for check in request.checks])
     notes = not_promoted(session, project_id, request.baseline, model.name)
     notes += [] if policy is None else not_about(parsed(policy), request.checks)
-    if asked_for is not None and asked_for > there:
+    if asked_for is not None and there < asked_for < MOST_SAMPLES:
         notes.append(f"{dataset.name} has {there:,} examples: all are audited, where {asked_for:,} were asked for.")
     return Plan(
         request=request,

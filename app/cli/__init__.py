@@ -13,7 +13,7 @@ from app.cli.database import migrate
 from app.cli.datasets import datasets
 from app.cli.deletions import sweep, tombstones
 from app.cli.doctor import doctor
-from app.cli.exits import BadRequestError
+from app.cli.exits import BadRequestError, CouldNotRunError, database_trouble
 from app.cli.gate import gate
 from app.cli.hardenings import harden
 from app.cli.health import health
@@ -50,6 +50,10 @@ class _Commands(click.Group):
             sys.exit(READER_GONE)
         except InvalidSettingsError as error:
             raise BadRequestError(f"invalid settings: {error}") from None
+        except Exception as error:
+            if (told := database_trouble(error)) is None:
+                raise
+            raise CouldNotRunError(told) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -21,6 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.cli.showing import echo_line
 from seatrial import alive
+from seatrial.attestation.key_folder import KeyFolder
+from seatrial.attestation.keys import KeyFileError
 from seatrial.contracts import registry
 from seatrial.installed import PACKAGE, lacking
 from seatrial.store.artifacts import open_store
@@ -104,7 +106,7 @@ def findings(port: int, home: Path | None = None) -> Iterator[Finding]:
         return
     yield from packages(is_worker_needed=not settings.is_distributed)
     yield from brought_families()
-    checks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, database]
+    checks: list[Callable[[Settings], Finding]] = [device, resources, folder, privacy, signing, database]
     if settings.is_distributed:
         checks.append(broker)
     for check in checks:
@@ -226,6 +228,22 @@ def broker(settings: Settings) -> Finding:
     if WakeupNotifier(settings).is_reachable():
         return Finding("broker", "answers")
     return Finding("broker", "does not answer", "start it, or set SEATRIAL_BROKER_URL to where it is")
+
+
+def signing(settings: Settings) -> Finding:
+    """Tell whether verdicts are signed, and that they are not any more."""
+    keys, fix = KeyFolder.of(settings), "seatrial keys signing create"
+    try:
+        listed, key = keys.published().keys, keys.signing_key()
+    except KeyFileError as error:
+        return Finding("signing", str(error), "set SEATRIAL_SIGNING_PASSPHRASE, or restore the key")
+    if key is not None:
+        (expires,) = [one.exp for one in listed if one.kid == key.public.key_id]
+        until = "" if expires is None else f", until {expires:%Y-%m-%d}"
+        return Finding("signing", f"verdicts are signed by {key.public.key_id}{until}")
+    if not listed:
+        return Finding("signing", "no key signs verdicts", fix, is_needed=False)
+    return Finding("signing", "no key signs verdicts any more: each has expired or is revoked", fix)
 
 
 def stored_files() -> Iterator[Finding]:

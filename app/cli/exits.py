@@ -97,9 +97,28 @@ def as_click(error: ClientError) -> click.ClickException:
     return (BadRequestError if is_request_wrong else CouldNotRunError)(told)
 
 
+def database_trouble(error: Exception) -> str | None:
+    """Return what is told of a database that does not answer; None of other errors."""
+    # What has not been imported has not raised it, and to import it takes longer than most commands.
+    if "sqlalchemy" not in sys.modules:
+        return None
+    from seatrial.store.database import UNREACHABLE
+
+    if not isinstance(error, UNREACHABLE):
+        return None
+    why = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    return (
+        f"The database cannot be used: {why}. Is it running, and is SEATRIAL_DATABASE_URL right? See seatrial doctor."
+    )
+
+
 @contextmanager
 def ending_as_documented() -> Iterator[None]:
-    """End the process with one of :data:`MEANINGS`, whatever happens inside; a crash is 4, with its traceback."""
+    """End the process with one of :data:`MEANINGS`, whatever happens inside; a crash is 4, with its traceback.
+
+    Raises:
+        BrokenPipeError: Nobody reads the output any more, which is neither a crash nor a verdict.
+    """
     try:
         with sigterm_interrupts():
             yield
@@ -114,6 +133,8 @@ def ending_as_documented() -> Iterator[None]:
     except KeyboardInterrupt:
         echo_line("Interrupted.", err=True)
         sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        raise
     except Exception:
         echo(traceback.format_exc(), err=True)
         sys.exit(Exit.COULD_NOT_RUN)

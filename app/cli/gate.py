@@ -24,10 +24,9 @@ from app.cli.uploads import Prepared, data_task, prepare_data, prepare_model
 from app.cli.verdicts import PROMOTE
 from app.policies import presets
 from seatrial.client import Client
+from seatrial.contracts.audits import MOST_SAMPLES
 from seatrial.contracts.policies import GateFile
 
-MOST_SAMPLES = 1_000_000
-"""Of an audit."""
 OWN_OUTAGE_S = 5.0
 """A service of its own does not come back."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from seatrial.client.folder_archive import FolderArchive
 from seatrial.client.requests import Source
 from seatrial.contracts.datasets import COLUMNS
-from seatrial.contracts.models import ARRAYS, HEADS, IMAGES
+from seatrial.contracts.models import ARRAYS, HEADS, IMAGES, TAGGING
 
 MANIFEST = "manifest.json"
 WEIGHTS = (".safetensors", ".pt2", ".onnx")
@@ -94,9 +94,11 @@ def dataset_upload(file: Source | str, manifest: Mapping[str, Any] | None) -> tu
 
 
 def task_of_data(path: Path) -> str | None:
-    """Return what data are for by the columns of a table; None where they do not say."""
+    """Return what data are for by the columns of a table, or by what they are; None where they do not say."""
     if path.is_dir() or path.suffix == ".npz":
         return IMAGES
+    if path.suffix == ".conllu":
+        return TAGGING
     columns = columns_of(path)
     by_length = sorted(COLUMNS.items(), key=lambda pair: -len(pair[1]))
     return next((task for task, wanted in by_length if task not in ARRAYS and columns.issuperset(wanted)), None)

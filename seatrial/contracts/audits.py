@@ -14,6 +14,9 @@ from seatrial.contracts.policies import Judgement, PolicyReference, Verdict
 from seatrial.contracts.problems import StoredProblem
 from seatrial.contracts.states import RunState
 
+MOST_SAMPLES = 1_000_000
+"""Examples of an audit at most, and how all are asked for where each costs nothing."""
+
 
 class AuditCreate(Request):
     """A model, a dataset and the checks to run."""
@@ -34,7 +37,7 @@ class AuditCreate(Request):
     samples: int | None = Field(
         default=None,
         ge=2,
-        le=1_000_000,
+        le=MOST_SAMPLES,
         description="Examples drawn, stratified by label; the whole dataset when it is smaller. Null: 500, or as many "
         "as the dataset holds beside those that a check sets apart.",
     )

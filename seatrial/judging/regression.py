@@ -25,8 +25,8 @@ from seatrial.statistics.bounded import mean_interval, ratio_interval, typical_s
 from seatrial.statistics.proportions import score_interval
 
 _NO_BASELINE = (
-    "there is no baseline to compare it with: one is made by promoting an earlier audit of the model, on its page in "
-    "the console, with `seatrial baselines promote AUDIT` or by POST /v1/baselines"
+    "there is no baseline to compare it with (an audit is none of itself): one is made by promoting an earlier audit "
+    "of the model, on its page in the console, with `seatrial baselines promote AUDIT` or by POST /v1/baselines"
 )
 _OTHER_DATA = Flag(
     code="other_dataset",

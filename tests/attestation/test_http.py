@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from app.attestations import service
 from app.attestations.service import attest_judged
 from app.cli import main
 from app.reports.bundle_layout import SUMS, evidence_digest
@@ -93,6 +94,9 @@ def test_a_verdict_is_signed_once_and_checked_offline(one_audit: OneAudit, at_ha
     assert first.status_code == 200, first.text
     assert first.content == again.content
     assert first.headers["etag"] == f'"{digest_of_bytes(first.content)}"'
+    asked = first.request.url
+    known = one_audit.reports.client.get(str(asked), headers={"If-None-Match": first.headers["etag"]})
+    assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", first.headers["etag"])
     found = verify(at_hand, "--data", str(at_hand / "data.npz"))
     assert found.exit_code == 0, found.output
     assert "Passed. The model is passed, says the gate." in found.output
@@ -340,3 +344,19 @@ def test_what_is_submitted_is_signed_before_anybody_knows_the_answer(tmp_path: P
         folder.revoke(key.key_id)
         folder.create()
         assert PREREGISTRATION not in kinds("failed")
+
+
+def test_a_key_that_is_revoked_while_its_audit_is_signed_leaves_no_statement_without_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether what was signed at submission still counts is asked once."""
+    asked: list[str] = []
+    whole = service._registration
+    monkeypatch.setattr(service, "_registration", lambda *args: asked.append(args[2]) or whole(*args))
+    KeyFolder(tmp_path / "signing").create()
+    with serving(tmp_path) as running:
+        audited = running.finished()
+        judgement = store(running.database, audited, CASES["passed"], is_own=False)
+        answer = running.client.get(f"/v1/audits/{audited}/attestation", params={"judgement": judgement})
+        assert answer.status_code == 200, answer.text
+    assert asked == [audited]

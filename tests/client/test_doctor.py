@@ -2,6 +2,7 @@
 
 import importlib
 import socket
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy import update
 
 from app.cli import main
 from seatrial import alive
+from seatrial.attestation.key_folder import KeyFolder
 from seatrial.store.artifacts import open_store
 from seatrial.store.migrations import make_config
 from seatrial.store.settings import Settings
@@ -146,3 +148,14 @@ def test_the_doctor_compares_packages_with_what_is_asked_for(monkeypatch: pytest
     ]
     apart = {one.subject: one.verdict for one in doctor_module.packages(is_worker_needed=False)}
     assert apart["seatrial[worker]"] == "optional"
+
+
+def test_the_doctor_tells_that_verdicts_are_not_signed_any_more(quick_doctor: Path) -> None:
+    assert doctored()[1]["signing"] == "optional: no key signs verdicts | fix: seatrial keys signing create"
+    keys = KeyFolder(quick_doctor / "signing")
+    made = keys.create(lifetime=timedelta(days=1))
+    assert made.exp is not None
+    assert doctored()[1]["signing"] == f"ok: verdicts are signed by {made.kid}, until {made.exp:%Y-%m-%d}"
+    keys.revoke(made.kid)
+    told = "missing: no key signs verdicts any more: each has expired or is revoked | fix: seatrial keys signing create"
+    assert doctored()[1]["signing"] == told

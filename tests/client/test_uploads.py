@@ -192,8 +192,9 @@ def test_an_endpoint_is_its_manifest(tmp_path: Path) -> None:
         ("a.jsonl", '{"tokens": [], "tags": []}\n', "token-classification"),
         ("a.csv", "review,stars\nx,1\n", None),
         ("a.npz", "PK", "image-classification"),
+        ("a.conllu", "# text = x\n1\tx\tx\tX\n", "token-classification"),
     ],
-    ids=["csv", "quoted", "pairs", "jsonl", "multi-label", "tokens", "other-columns", "arrays"],
+    ids=["csv", "quoted", "pairs", "jsonl", "multi-label", "tokens", "other-columns", "arrays", "sentences"],
 )
 def test_what_data_are_for_is_told_from_their_columns(
     tmp_path: Path, name: str, content: str, task: str | None

@@ -47,7 +47,7 @@ def regression(now: Measured, then: Measured | None, bound: float = 0.05, **how:
 def test_without_a_baseline_it_is_skipped() -> None:
     found = regression(accuracy(90, 100), None)
     assert (found.outcome, found.counts_as, found.judged) == ("skipped", "errored", None)
-    assert found.reason.startswith("there is no baseline to compare it with: ")
+    assert found.reason.startswith("there is no baseline to compare it with (an audit is none of itself): ")
     assert "`seatrial baselines promote AUDIT`" in found.reason
     assert "on its page in the console" in found.reason
 
