@@ -343,6 +343,10 @@ def test_cut_off_texts_and_unknown_tokens_are_told(tmp_path: Path) -> None:
     ]
     assert "1 of 80 texts (1.2%)" in flags[1].message
     assert "128 tokens" in flags[1].message
+    for cut, severity in ((3, "info"), (4, "warning")):
+        data.rows = [f"{text} {'film ' * 150}" if at < cut else text for at, (text, _) in enumerate(rows)]
+        flags = preflight_texts(classifier, data, range(80), manifest=stated).flags
+        assert [(flag.code, flag.severity) for flag in flags] == [("texts_truncated", severity)]
 
     data.rows = ["映 画 館 。"] * 80
     with pytest.raises(PreflightError, match="another model's tokenizer") as caught:

@@ -136,6 +136,9 @@ def test_nothing_answered_is_an_error() -> None:
         params, SINGLE, singles("++++"), clean, {name: {0.5: [[one] for one in gone]} for name in params.names}
     )
     assert flags(params, done)["nothing_measured"] == "error"
+    # Half of the texts are something, if little.
+    some = {name: {0.5: [[one] for one in (*clean[:2], *gone[2:])]} for name in params.names}
+    assert "nothing_measured" not in flags(params, audit(params, SINGLE, singles("++++"), clean, some))
 
 
 @pytest.mark.parametrize(("lost", "severity"), [(1, "info"), (5, "warning")])
@@ -156,12 +159,20 @@ def test_an_attacker_left_out_of_the_worst_case_is_an_error() -> None:
     done = audit(params, SINGLE, singles(RIGHT), logits(RIGHT), attacked)
     assert flags(params, done)["attackers_left_out"] == "error"
     assert "Under visual less" in message(params, done, "attackers_left_out")
+    for answered, is_left in ((19, True), (20, False)):
+        some = [[one] for one in logits(HALF)[:answered]] + [[gone]] * (40 - answered)
+        done = audit(params, SINGLE, singles(RIGHT), logits(RIGHT), attacked | {"visual": {0.5: some}})
+        assert ("attackers_left_out" in flags(params, done)) == is_left
 
 
 def test_a_model_with_nothing_to_lose_is_told() -> None:
     params = parameters(**TWO)
     assert flags(params, marked(params, HALF, truncate=[HALF], visual=[HALF[::-1]]))["score_at_chance"] == "warning"
     assert "score_at_chance" not in flags(params, marked(params, RIGHT, truncate=[HALF], visual=[HALF]))
+    # Of 40 texts, 27 right answers are shown to be more than half, and 26 are not.
+    for right, is_told in ((26, True), (27, False)):
+        given = "+" * right + "-" * (40 - right)
+        assert ("score_at_chance" in flags(params, marked(params, given, truncate=[HALF], visual=[HALF]))) == is_told
 
 
 def test_confidence_that_stays_while_the_score_falls_is_told() -> None:
@@ -204,6 +215,10 @@ def test_labels_without_auroc_are_named() -> None:
     done = audit(params, LABELS, examples, clean, {"visual": {0.5: [[one * 0.9] for one in clean]}})
     assert flags(params, done)["classes_left_out"] == "warning"
     assert "2 of 3 labels (1, 2, counted from 0)" in message(params, done, "classes_left_out")
+    # On one text, and missing from one, they have an AUROC each.
+    rare = [LabelledText(at, f"text {at}", (at % 2, int(at == 3), int(at != 3))) for at in range(20)]
+    done = audit(params, LABELS, rare, clean, {"visual": {0.5: [[one * 0.9] for one in clean]}})
+    assert "classes_left_out" not in flags(params, done)
 
 
 def test_ranks_that_may_be_any_are_told() -> None:

@@ -1,6 +1,8 @@
 """Doubts at their edge: an audit that deserves one, beside one that nearly does."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,13 +11,14 @@ import torch
 
 from seatrial.families.temperature_attack.flags import FLAGS
 from seatrial.families.temperature_attack.params import TemperatureAttackParams
-from tests.families.temperature_attack.fabricated import Ending, parameters, records
+from tests.families.temperature_attack.fabricated import Ending, model, parameters, records
 from tests.families.temperature_attack.test_estimates import rights, table, transfer
 from workers.families.contexts import Records, TextExample
-from workers.families.temperature_attack import estimates
+from workers.families.temperature_attack import arms, estimates
 from workers.families.temperature_attack.drawn_ways import SCHEMA as WAYS_ASKED
 from workers.families.temperature_attack.meaning_free import Edited, with_edits
-from workers.families.temperature_attack.records import attack_records
+from workers.families.temperature_attack.records import attack_records, validation_records
+from workers.families.temperature_attack.search import conclude
 from workers.models import UnansweredError
 
 PWWS = transfer(["pwws"])
@@ -31,9 +34,13 @@ def severity(code: str, params: TemperatureAttackParams, done: Mapping[str, Reco
 
 def answered(*logits: list[float]) -> dict[str, Records]:
     """Return the records of an audit in which no attack changed a thing: one text a row of logits."""
-    examples = [TextExample(row, "x", 1) for row in range(len(logits))]
-    given = [torch.tensor(row) for row in logits]
-    outcomes = dict.fromkeys(ARMS, [Ending("failed", "x", 3, 0.1)] * len(logits))
+    return answered_by([torch.tensor(row) for row in logits])
+
+
+def answered_by(given: list[torch.Tensor]) -> dict[str, Records]:
+    """Return the same of tensors."""
+    examples = [TextExample(row, "x", 1) for row in range(len(given))]
+    outcomes = dict.fromkeys(ARMS, [Ending("failed", "x", 3, 0.1)] * len(given))
     return {"attack_pwws": attack_records(examples, given, outcomes, dict.fromkeys(ARMS, given))}
 
 
@@ -199,6 +206,66 @@ def test_one_arm_is_something_to_compare_with(changes: dict[str, list[str]], exp
 def test_few_questions_to_labels_contradict_no_scores(asked: int | None, expected: str | None) -> None:
     params = parameters() if asked is None else parameters(label_queries=asked)
     assert severity("few_label_queries", params, records(params, n=30)) == expected
+
+
+@pytest.mark.parametrize(("wrong", "expected"), [(0, "warning"), (1, None)])
+def test_one_wrong_answer_in_the_validation_makes_a_temperature(wrong: int, expected: str | None) -> None:
+    params = parameters(arms=["calibrated"])
+    done = records(params)
+    examples, logits = model(5, 60)
+    labels = [int(one.argmax()) for one in logits]
+    labels[:wrong] = [1 - label for label in labels[:wrong]]
+    known = [TextExample(one.example_id, one.text, label) for one, label in zip(examples, labels, strict=True)]
+    done["validation"] = validation_records(known, logits)
+    assert severity("degenerate_temperature", params, done) == expected
+
+
+@pytest.mark.parametrize(("failure", "expected"), [("bracket_refused", "warning"), (None, None)])
+def test_a_bracket_that_scipy_takes_is_no_failure_of_the_papers_code(
+    failure: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = parameters(arms=["optimized"], temperature_search="paper_bracket")
+    done = records(params)
+    found = conclude([(1.0, 0.5), (10.0, 0.4), (5e5, 0.2)], "paper_bracket")
+    monkeypatch.setattr(arms, "conclude", lambda *args: replace(found, failure=failure))
+    assert severity("paper_bracket_failed", params, done) == expected
+
+
+@pytest.mark.parametrize(("scale", "expected"), [(1e6, "warning"), (2.0, None)])
+def test_logits_of_usual_size_do_not_stick_the_papers_optimiser(scale: float, expected: str | None) -> None:
+    params = parameters(arms=["calibrated_paper"], design_temperature=scale)
+    assert severity("paper_optimizer_stuck", params, records(params)) == expected
+
+
+@pytest.mark.parametrize(("masked", "expected"), [(1, "info"), (0, None)])
+def test_words_that_all_matter_alike_in_one_text_are_told_and_nearly_alike_are_not(
+    masked: int, expected: str | None
+) -> None:
+    params = parameters(recipes=["pwws"], arms=["calibrated"])
+    # The others have correlations from .3 on, or none.
+    assert severity("masked_importance", params, records(params, n=20, masked=masked)) == expected
+
+
+@pytest.mark.parametrize(("cut_off", "expected"), [(5, "warning"), (4, "info"), (0, None)])
+def test_one_attack_in_ten_may_be_ended_by_the_budget(cut_off: int, expected: str | None) -> None:
+    outcomes = [Ending("unfinished" if row < cut_off else "failed", "x", 9, 0.1) for row in range(40)]
+    examples, logits = [TextExample(row, "x", 1) for row in range(40)], [torch.tensor([-3.0, 3.0])] * 40
+    done = {"attack_pwws": attack_records(examples, logits, dict.fromkeys(ARMS, outcomes), dict.fromkeys(ARMS, logits))}
+    assert severity("unfinished_attacks", PWWS.model_copy(update={"query_budget": 9}), done) == expected
+
+
+@pytest.mark.parametrize(
+    ("least", "digits", "expected"),
+    [(0.0, None, "warning"), (1e-300, None, None), (0.0, 3, "info"), (0.001, 3, None)],
+    ids=["lost", "nearly", "rounded", "nearly rounded"],
+)
+def test_a_probability_of_nearly_nothing_is_not_lost(least: float, digits: int | None, expected: str | None) -> None:
+    def row(at: int) -> torch.Tensor:
+        share = least if at == 0 else (0.013 + 0.011 * (at % 9) if digits else 0.0131 + 0.01 * math.sqrt(at % 9))
+        given = torch.tensor([share, 1 - share], dtype=torch.float64)
+        return given.clamp_min(math.ulp(0.0)).log()
+
+    assert severity("unrecoverable_scores", PWWS, answered_by([row(at) for at in range(40)])) == expected
 
 
 def test_every_doubt_of_texts_is_spoken_of_by_a_test() -> None:

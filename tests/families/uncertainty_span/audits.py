@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from tests.families.in_memory import Context as Context
 from tests.families.in_memory import Data, run_check
 from tests.families.in_memory import Model as Model
 from workers.families.contexts import Records
+from workers.families.protocol import Shard
 from workers.families.uncertainty_span.family import FAMILY
 from workers.models.passes import mixed
 
@@ -64,6 +66,36 @@ def measure(
     """Run every stage in shards of whole batches and return its records, without estimates of them."""
     more |= {"batch_size": batch_size, "further": outliers}
     return run_check(FAMILY, params, model, data, reduce=False, **more)[1]
+
+
+def killed_and_run_again(
+    params: UncertaintySpanParams,
+    model: Model,
+    data: Data,
+    done: Mapping[str, Records],
+    stage: str,
+    models: Mapping[str, Any] | None = None,
+) -> None:
+    """Kill a stage half way, and compare with its records what another worker makes of it."""
+    before = {name: done[name] for name in list(done)[: list(done).index(stage)]}
+    shard = Shard(stage, 0, done[stage].num_rows)
+
+    def context() -> Context:
+        return Context(model, data, shard, BATCH, len(data[0]), dict(models or {}), before)
+
+    whole, killed = context(), context()
+    assert FAMILY.run(params, shard, whole).equals(done[stage])
+    looked = killed.check_cancelled
+
+    def end() -> None:
+        looked()
+        if killed.ticks > whole.ticks // 2:
+            raise KeyboardInterrupt
+
+    killed.check_cancelled = end  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        FAMILY.run(params, shard, killed)
+    assert FAMILY.run(params, shard, context()).equals(done[stage])
 
 
 def stages_but(done: Mapping[str, Records], *stages: str) -> dict[str, Records]:

@@ -14,7 +14,6 @@ from benchmarks.fakes import Quantised, sawtooth, stairs
 from seatrial.families.uncertainty_span.effort import INTEGRATED, MOST_ROOM, STAGES, TRANSFORMED, Budget, budget
 from tests import assets
 from tests.families.uncertainty_span.audits import (
-    BATCH,
     DATA,
     IMAGES,
     LABELS,
@@ -22,6 +21,7 @@ from tests.families.uncertainty_span.audits import (
     Context,
     Model,
     audit,
+    killed_and_run_again,
     measure,
     parameters,
 )
@@ -217,22 +217,22 @@ def test_the_calibrated_temperature_follows_the_scale_also_where_nothing_is_wron
 
 
 @pytest.mark.parametrize(
-    "stage", ["surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "transformed", "integrated"]
+    "stage",
+    [
+        *("surrogate", "ascent", "smoothed", "score", "distilled", "repeated", "transformed", "integrated"),
+        *("crossing", "pictures"),
+    ],
 )
 def test_what_was_killed_half_way_gives_the_same_records(stage, undisturbed) -> None:
     params, done = undisturbed
-    before = {name: done[name] for name in list(done)[: list(done).index(stage)]}
+    killed_and_run_again(params, NETWORK, DATA, done, stage)
 
-    class Killed(Context):
-        def check_cancelled(self) -> None:
-            super().check_cancelled()
-            if self.ticks == 7:
-                raise KeyboardInterrupt
 
-    shard = Shard(stage, 0, done[stage].num_rows)
-    with pytest.raises(KeyboardInterrupt):
-        FAMILY.run(params, shard, Killed(NETWORK, DATA, shard, BATCH, 40, {}, before))
-    assert FAMILY.run(params, shard, Context(NETWORK, DATA, shard, BATCH, 40, {}, before)).equals(done[stage])
+@pytest.mark.parametrize("stage", ["tempered", "transfer"])
+def test_so_does_what_a_saturated_model_and_a_transfer_model_call_for(stage) -> None:
+    params, sure = parameters(steps=8, transfer_model="mdl_1"), Model(lambda x: 1e3 * NETWORK.logits(x), 4)
+    models = {"transfer_model": NETWORK}
+    killed_and_run_again(params, sure, DATA, measure(params, sure, DATA, models=models), stage, models)
 
 
 @pytest.fixture(scope="module")

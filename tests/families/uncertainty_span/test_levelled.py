@@ -21,6 +21,7 @@ from tests.families.uncertainty_span.audits import (
     NETWORK,
     Model,
     audit,
+    killed_and_run_again,
     measure,
     network,
     parameters,
@@ -75,6 +76,11 @@ def test_records_are_those_of_any_cut(found) -> None:
     assert cut[LEVELLED].equals(done[LEVELLED])
     for column in (INNER, GATE):
         assert cut["surrogate"][column].equals(done["surrogate"][column])
+
+
+def test_killed_half_way_it_gives_the_same_records(found) -> None:
+    params, (_, done) = found
+    killed_and_run_again(params, MODEL, (IMAGES, CLASSES), done, LEVELLED)
 
 
 def test_the_gate_it_waits_behind_is_followed_by_itself_too(found) -> None:

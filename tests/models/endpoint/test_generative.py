@@ -178,7 +178,20 @@ def test_votes_are_shares_with_room_for_chance(
     assert (found.exp() > 0).all()
     assert server.asked[0].json["n"] == 100
     assert isinstance(classifier.exchange, GenerativeExchange)
-    assert classifier.exchange.flags()[0].code == "sampled_votes"
+    assert [(flag.code, flag.severity) for flag in classifier.exchange.flags()] == [("sampled_votes", "warning")]
+
+
+@pytest.mark.parametrize(("unlikely", "expected"), [(0, []), (9, ["info"]), (10, ["warning"])])
+def test_labels_that_a_model_would_hardly_write_are_told(
+    language: Callable[..., EndpointClassifier], unlikely: int, expected: list[str]
+) -> None:
+    """Of 200 texts one in twenty is a doubt; listed log probabilities are not sampled, which is told of no text."""
+    classifier = language()
+    exchange = classifier.exchange
+    assert isinstance(exchange, GenerativeExchange)
+    exchange.read, exchange.unlikely = 200, unlikely
+    assert [flag.severity for flag in exchange.flags()] == expected
+    assert {flag.code for flag in exchange.flags()} <= {"labels_unlikely"}
 
 
 def test_a_server_that_does_not_draw_as_often_as_asked_is_told(
