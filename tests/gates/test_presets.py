@@ -11,7 +11,7 @@ from app.policies.judged import is_judged, judged_first, judged_of
 from seatrial.contracts.policies import Policy, PolicySource, parse_metric
 from seatrial.contracts.registry import families, params_contract
 from seatrial.judging.verdict import Measured, judge
-from tests.gates.audits import SPAN, audit, check, gap, judged, share
+from tests.gates.audits import SPAN, audit, check, gap, judged, mean, share
 
 NAMES = sorted(presets.RESERVED)
 ATTACKS = {"transfer_autoattack", "transfer_pgd"}
@@ -65,6 +65,24 @@ def test_a_defence_that_withstands_nothing_overestimates_nothing_and_does_not_pa
     source = PolicySource(id=None, name=name, version=None, digest="sha256:0")
     judgement = judge(presets.get(name), source, audit(check(numbers, kind="transductive_attack")))
     assert judgement.verdict == ("passed" if kept else "failed")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("doubt", "verdict"), [("quick_effort", "errored"), ("few_steps", "errored"), (None, "passed")]
+)
+def test_effort_quick_and_few_steps_pass_no_shipped_policy(name: str, doubt: str | None, verdict: str) -> None:
+    numbers = {
+        **{"mus_worst": mean(0.01, 0.0, 0.02), "mus_calibrated": mean(0.01, 0.0, 0.02)},
+        **{"clean_accuracy": share(295, 300), "adversarial_accuracy": share(290, 300)},
+        "ece[arm=clean]": mean(0.01, 0.0, 0.02),
+    }
+    source = PolicySource(id=None, name=name, version=None, digest="sha256:0")
+    flags = [] if doubt is None else [(doubt, "warning")]
+    assert judge(presets.get(name), source, audit(check(numbers, *flags))).verdict == verdict
+    # Nor does it where what effort standard adds is not there at all.
+    del numbers["mus_calibrated"]
+    assert judge(presets.get(name), source, audit(check(numbers, *flags))).verdict == "errored"
 
 
 def test_the_stricter_preset_never_asks_less() -> None:

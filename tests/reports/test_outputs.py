@@ -8,8 +8,9 @@ import pytest
 import yaml
 from sqlalchemy import func, select
 
+from app.cli.verdicts import print_judgement
 from app.reports.negotiation import MEDIA_TYPES
-from seatrial.contracts.policies import Policy
+from seatrial.contracts.policies import Judgement, Policy
 from seatrial.store.ids import new_id
 from seatrial.store.tables import AuditRow, JudgementRow, PolicyRow
 from tests.reports import fabricated
@@ -134,6 +135,25 @@ def test_the_page_tells_each_rule_with_its_interval_and_reason(one: OneAudit) ->
     assert "It is failed for a reason." in page
     assert 'aria-label="0.6800 to 0.7400, around 0.7100; the bound is 0.5"' in page
     assert page.index("Verdict:") < page.index("Numbers")
+
+
+def test_one_number_has_one_interval_wherever_it_is_read(one: OneAudit, capsys: pytest.CaptureFixture[str]) -> None:
+    client = one.reports.client
+    stored = client.get(f"/v1/audits/{one.id}").json()["checks"][0]["result"]["estimates"]["mus"]
+    policy = {"name": "strictly", "rules": [{"metric": "uncertainty_span.mus", "max": 0.5}]}
+    judged = client.post(f"/v1/audits/{one.id}/judge", json={"policy": policy}).json()
+    (report,) = one.get(format="json").json()["checks"]
+    (reported,) = [told for told in report["estimates"] if told["name"] == "uncertainty_span.mus"]
+    assert judged["rules"][0]["judged"] == {name: reported[name] for name in stored} == stored
+    in_words = [told for told in report["answer"]["findings"] if "1.38 nat" in told]
+    assert in_words == ["The span of an example is 1.38 nat on average (95% interval 1.35 to 1.41), over 400 examples."]
+    print_judgement(Judgement.model_validate(judged))
+    pages = {kind: one.get(format=kind).text for kind in ("html", "markdown")}
+    pages |= {"console": client.get(f"/audits/{one.id}").text, "gate": capsys.readouterr().out}
+    told = {
+        name: set(re.findall(r"1\.3800\D*(\[[\d., ]+\])", re.sub(r"<[^>]+>", "", page))) for name, page in pages.items()
+    }
+    assert told == {name: {"[1.3500, 1.4100]"} for name in pages}
 
 
 def test_hostile_labels_stay_text_on_the_page(one: OneAudit) -> None:
