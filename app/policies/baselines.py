@@ -33,18 +33,18 @@ def is_audit_id(named: str) -> bool:
     return named.startswith(_AUDIT_ID)
 
 
-def check_baseline(session: Session, project_id: str, named: str, task: str, *, pointer: str = "/baseline") -> None:
+def check_baseline(session: Session, project_id: str, named: str, task: str) -> None:
     """Refuse what is neither an audit to compare with nor a name; that a name is not given yet is no mistake.
 
     Raises:
-        UnfitBaselineError: ``errors`` points at ``pointer``.
+        UnfitBaselineError: ``errors`` points at ``/baseline``.
     """
     if is_audit_id(named):
-        _fit_audit(session, project_id, named, task, pointer)
+        _fit_audit(session, project_id, named, task, "/baseline")
     elif not re.fullmatch(NAME, named, re.ASCII):
         raise UnfitBaselineError(
             f"baseline is the id of an audit or the name of a baseline (a to z, 0 to 9, - and _), got {named!r}",
-            pointer=pointer,
+            pointer="/baseline",
         )
 
 

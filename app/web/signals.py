@@ -6,14 +6,14 @@ from collections.abc import Callable
 from types import FrameType
 
 
-def at_signals(act: Callable[[], object], numbers: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)) -> None:
-    """Call ``act`` when one of the signals comes, then whoever listened before; in the main thread only.
+def at_signals(act: Callable[[], object]) -> None:
+    """Call ``act`` when SIGTERM or SIGINT comes, then whoever listened before; in the main thread only.
 
     Called while a server runs, so that the server's own handlers are the ones that listened before.
     """
     if threading.current_thread() is not threading.main_thread():
         return
-    for number in numbers:
+    for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
         if callable(before):
             signal.signal(number, _chained(act, before))

@@ -32,22 +32,19 @@ def drawn_sums(columns: ArrayLike, *, seed: int | Sequence[int], resamples: int 
     return np.concatenate([values.sum(axis=0, keepdims=True), drawn])
 
 
-def drawn_values(
-    functions: Sequence[Function], size: int, *, seed: int | Sequence[int], resamples: int | None = None
-) -> Floats:
+def drawn_values(functions: Sequence[Function], size: int, *, seed: int | Sequence[int]) -> Floats:
     """Return what functions give for the sample and for its resamples (1 + resamples, functions).
 
     Args:
         functions: Of weights.
         size: Examples of the sample.
         seed: With that of :func:`drawn_sums`, the same resamples.
-        resamples: As there.
     """
 
     def statistic(weights: Floats) -> Floats:
         return np.stack([function(weights) for function in functions], axis=1)
 
-    drawn = resample(statistic, [size], seed=seed, resamples=resamples)
+    drawn = resample(statistic, [size], seed=seed)
     return np.concatenate([statistic(np.ones((1, size))), drawn])
 
 

@@ -31,7 +31,7 @@ KINDS: tuple[KeptKind, ...] = get_args(KeptKind)
 _AT_ONCE = 200
 
 
-def apply_retention(database: Database, *, now: datetime | None = None) -> int:
+def apply_retention(database: Database) -> int:
     """Delete what projects keep no longer, each in a transaction of its own, and return how much that was.
 
     An audit or a hardening counts from its end, a model or dataset from when it was stored; one that some audit uses
@@ -42,7 +42,7 @@ def apply_retention(database: Database, *, now: datetime | None = None) -> int:
     gone = 0
     # Another version may keep kinds that this one does not know.
     for row in sorted((row for row in told if row.kind in KINDS), key=lambda row: KINDS.index(row.kind)):
-        before = (now or utc_now()) - timedelta(days=row.keep_days)
+        before = utc_now() - timedelta(days=row.keep_days)
         gone += _delete_old(database, row.project_id, row.kind, before)
     return gone
 

@@ -106,7 +106,6 @@ def claim(
     *,
     lease_s: float,
     worker: str,
-    counts: bool = True,
 ) -> tuple[str, str] | None:
     """Take the first candidate that nobody else takes, with a new token; return its id and the token.
 
@@ -120,16 +119,13 @@ def claim(
         values: What is bound in ``candidates``.
         lease_s: Seconds the claim holds without a heartbeat.
         worker: Who takes it, for people.
-        counts: Whether this is an attempt at the work.
     """
     # SQLite needs no lock: its write transaction excludes every other (and it ignores FOR UPDATE).
     chosen: str | None = session.scalar(candidates.limit(1).with_for_update(skip_locked=True, of=table), values)
     if chosen is None:
         return None
     token = secrets.token_hex(16)
-    lease = {"token": token, "lease_until": epoch_now() + lease_s, "worker": worker}
-    if counts:
-        lease["attempts"] = table.attempts + 1
+    lease = {"token": token, "lease_until": epoch_now() + lease_s, "worker": worker, "attempts": table.attempts + 1}
     if table is ShardRow:
         statement = _update(table, R.RUNNING, {R.QUEUED}, {**lease, "started_at": utc_now(), "done": 0})
     elif table is HardeningRow:

@@ -37,6 +37,9 @@ from seatrial.store.transitions import is_free
 MOST_PROJECTS = 20
 """Projects looked at for one claim: the first nearly always has something that nobody else takes."""
 
+MOST_COUNTED = 1000
+"""Pieces of work that are counted: more are as many."""
+
 SHAPES = 64
 """Statements kept as they were made: making one takes longer than asking it."""
 
@@ -230,8 +233,10 @@ def _projects(code: str | None, sizes: Sizes) -> Select[str, float, bool, bool, 
     )
 
 
-def count_work(session: Session, *, most: int = 1000) -> int:
-    """Count what could be claimed now, up to ``most``."""
+def count_work(session: Session) -> int:
+    """Count what could be claimed now, up to ``MOST_COUNTED``."""
     claimable = (waiting_shards(), waiting_models(), advanceable(), waiting_trainings())
-    counts = (session.scalar(select(func.count()).select_from(query.limit(most).subquery())) for query in claimable)
-    return min(most, sum(count or 0 for count in counts))
+    counts = (
+        session.scalar(select(func.count()).select_from(query.limit(MOST_COUNTED).subquery())) for query in claimable
+    )
+    return min(MOST_COUNTED, sum(count or 0 for count in counts))

@@ -81,7 +81,6 @@ def load_text_classifier(
     format: str,
     device: torch.device,
     *,
-    limits: Settings | None = None,
     scratch: Path | None = None,
 ) -> TextClassifier:
     """Return the classifier of texts, of pairs of them, or of tokens, an uploaded Hugging Face folder makes.
@@ -91,7 +90,6 @@ def load_text_classifier(
         path: The stored archive.
         format: ``archive``, as the API found it.
         device: Where to compute.
-        limits: What an archive may unpack to; the process's settings by default.
         scratch: Where an archive is unpacked while it is loaded; the system's folder for temporary files by default.
 
     Raises:
@@ -108,7 +106,7 @@ def load_text_classifier(
             "safetensors and a tokenizer",
             field="/file",
         )
-    with unpacked_folder(path, manifest, limits or get_settings(), scratch=scratch) as folder:
+    with unpacked_folder(path, manifest, get_settings(), scratch=scratch) as folder:
         if manifest.task == TAGGING:
             return load_huggingface_tokens(manifest, folder, device)
         classifier = load_huggingface_text(manifest, folder, device)

@@ -109,10 +109,10 @@ def check_name(key: str, where: str) -> None:
         )
 
 
-def check_string(value: str, key: str, where: str, *, longest: int = MAX_STRING) -> None:
+def check_string(value: str, key: str, where: str) -> None:
     """Raise for a string that is long, holds control characters, or could be a path or an address."""
-    if len(value) > longest:
-        raise ContentError(f"{where}: {key} holds a string of {len(value):,} characters; at most {longest} are read")
+    if len(value) > MAX_STRING:
+        raise ContentError(f"{where}: {key} holds a string of {len(value):,} characters; at most {MAX_STRING} are read")
     if any(character in value for character in "/\\") or has_controls(value):
         raise ContentError(
             f"{where}: {key} holds a path, an address or control characters ({value[:60]!r}): a model is loaded from "
