@@ -194,18 +194,21 @@ def add_baseline(
         )
     if needs_pass:
         _require_pass(session, audit, request.name)
-    row = BaselineRow(
-        id=new_id("bas"),
-        project_id=project_id,
-        model_name=audit.model_name,
-        name=request.name,
-        audit_id=audit.id,
-        note=request.note,
-    )
-    session.add(row)
-    session.flush()
-    told = {"name": request.name, "model": audit.model_name, "note": request.note}
-    record_activity(session, project_id, author, "baseline.promoted", audit.id, **told)
+    row = repository.newest_baseline(session, project_id, audit.model_name, request.name)
+    # Asked again, as by a client that lost the answer, it is what it is.
+    if row is None or (row.audit_id, row.note) != (audit.id, request.note):
+        row = BaselineRow(
+            id=new_id("bas"),
+            project_id=project_id,
+            model_name=audit.model_name,
+            name=request.name,
+            audit_id=audit.id,
+            note=request.note,
+        )
+        session.add(row)
+        session.flush()
+        told = {"name": request.name, "model": audit.model_name, "note": request.note}
+        record_activity(session, project_id, author, "baseline.promoted", audit.id, **told)
     return BaselineRead(
         id=row.id,
         name=row.name,

@@ -128,6 +128,14 @@ def find_baseline(session: Session, project_id: str, model_name: str, name: str,
     return session.execute(_FIND_BASELINE, asked).one_or_none()
 
 
+def newest_baseline(session: Session, project_id: str, model_name: str, name: str) -> BaselineRow | None:
+    """Return what is in force under a name of a model."""
+    query = select(BaselineRow).where(
+        BaselineRow.project_id == project_id, BaselineRow.model_name == model_name, BaselineRow.name == name
+    )
+    return session.scalars(query.order_by(BaselineRow.id.desc()).limit(1)).one_or_none()
+
+
 def baseline_names(session: Session, project_id: str, model_name: str) -> Sequence[str]:
     """Return the names of a model's baselines, in their order."""
     query = select(BaselineRow.name).where(BaselineRow.project_id == project_id, BaselineRow.model_name == model_name)

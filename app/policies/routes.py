@@ -143,8 +143,9 @@ def promote_audit(
     """Make a succeeded audit what later audits of models of the same name are compared with.
 
     The newest of a model and a name is in force; those before it stay as its history. To go back, promote the earlier
-    audit again. A key with scope `run` promotes an audit whose own verdict is `passed`, and where there is a baseline
-    of the name already, one that passed the policy that one was judged by; with `admin`, any that succeeded.
+    audit again; promoting the one in force again changes nothing, but for another note. A key with scope `run` promotes
+    an audit whose own verdict is `passed`, and where there is a baseline of the name already, one that passed the
+    policy that one was judged by; with `admin`, any that succeeded.
     """
     author = author_of(principal, request)
     return promote(services, principal.project_id, body, author, needs_pass=not principal.may("admin"))

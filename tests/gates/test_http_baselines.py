@@ -56,6 +56,15 @@ def test_the_newest_of_a_model_and_a_name_is_in_force(client: httpx.Client) -> N
     assert current == [again["id"], other["id"]]
 
 
+def test_promoting_what_is_in_force_again_changes_nothing(client: httpx.Client) -> None:
+    audit = ended(client, upload_both(client))
+    first = promote(client, audit, note="v1")
+    assert promote(client, audit, note="v1") == first
+    assert len(client.get("/v1/baselines").json()["items"]) == 1
+    noted = promote(client, audit, note="v2")
+    assert (noted["id"] != first["id"], noted["note"]) == (True, "v2")
+
+
 @pytest.mark.slow
 def test_lists_are_filtered_by_model_and_name_and_come_in_pages(client: httpx.Client) -> None:
     first, dataset = upload_both(client)
