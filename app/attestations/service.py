@@ -81,10 +81,10 @@ def statements_of(
         NotEndedError: It still runs.
         NotJudgedError: It has no verdict.
     """
-    return _states(services, project_id, audit_id, judgement_id)[0]
+    return _stated(services, project_id, audit_id, judgement_id)[0]
 
 
-def _states(
+def _stated(
     services: Services, project_id: str, audit_id: str, judgement_id: str | None
 ) -> tuple[tuple[Statement, Statement], AttestationRow | None]:
     """Return the statements, and the registration they name: looked for once, as its key may be revoked meanwhile."""
@@ -204,7 +204,7 @@ def _inputs(session: Session, project_id: str, audit_id: str) -> tuple[AuditRow,
 
 
 def _attest(services: Services, project_id: str, audit_id: str, judgement_id: str, key: SigningKey) -> AttestationRow:
-    statements, registered = _states(services, project_id, audit_id, judgement_id)
+    statements, registered = _stated(services, project_id, audit_id, judgement_id)
     lines = [sign(one.payload(), key).line().decode() for one in statements]
     # What was signed at submission goes along: whoever checks need not believe the date.
     if registered is not None:

@@ -236,14 +236,14 @@ def signing(settings: Settings) -> Finding:
     try:
         listed, key = keys.published().keys, keys.signing_key()
     except KeyFileError as error:
-        return Finding("signing", str(error), "set SEATRIAL_SIGNING_PASSPHRASE, or restore the key")
+        return Finding("signing", str(error), "restore what cannot be read, or set SEATRIAL_SIGNING_PASSPHRASE")
     if key is not None:
-        (expires,) = [one.exp for one in listed if one.kid == key.public.key_id]
+        expires = next((one.exp for one in listed if one.kid == key.public.key_id), None)
         until = "" if expires is None else f", until {expires:%Y-%m-%d}"
         return Finding("signing", f"verdicts are signed by {key.public.key_id}{until}")
     if not listed:
         return Finding("signing", "no key signs verdicts", fix, is_needed=False)
-    return Finding("signing", "no key signs verdicts any more: each has expired or is revoked", fix)
+    return Finding("signing", "no key signs verdicts any more: each has expired, is revoked, or is not here", fix)
 
 
 def stored_files() -> Iterator[Finding]:

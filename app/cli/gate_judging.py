@@ -20,7 +20,7 @@ from app.policies.baselines import no_baseline
 from seatrial.client import Client, ClientError, NotJudgedError, ProblemResponseError, WaitTimeoutError
 from seatrial.client.deadlines import within
 from seatrial.contracts.audits import AuditRead
-from seatrial.contracts.policies import Policy
+from seatrial.contracts.policies import Policy, parse_metric
 from seatrial.contracts.states import ModelState
 from seatrial.reporting.attacked import notes_of
 from seatrial.reporting.reuse import reused_in_words
@@ -225,7 +225,14 @@ def _look_up_baseline(ask: Ask, client: Client, prepared: Prepared | None) -> No
         policy = known_policy(ask.policy, client)
         name = name or policy.baseline
         compared = [rule for rule in policy.rules if rule.max_regression is not None and rule.severity == "block"]
-        waiting = [rule.label or rule.metric for rule in compared if rule.required]
+        run = None if ask.checks is None else {getattr(check, "kind", "") for check in ask.checks}
+        required = [
+            rule
+            for rule in compared
+            if rule.required is True
+            or (rule.required == "if_run" and (run is None or parse_metric(rule.metric).family in run))
+        ]
+        waiting = [rule.label or rule.metric for rule in required]
     if name is None or name.startswith("aud_") or (ask.bootstraps and not waiting):
         return
     model = client.model(ask.model).name if prepared is None else str(prepared.manifest["name"])

@@ -40,7 +40,7 @@ def check_baseline(session: Session, project_id: str, named: str, task: str) -> 
         UnfitBaselineError: ``errors`` points at ``/baseline``.
     """
     if is_audit_id(named):
-        _fit_audit(session, project_id, named, task, "/baseline")
+        _fit_audit(session, project_id, named, task)
     elif not re.fullmatch(NAME, named, re.ASCII):
         raise UnfitBaselineError(
             f"baseline is the id of an audit or the name of a baseline (a to z, 0 to 9, - and _), got {named!r}",
@@ -94,24 +94,24 @@ def find_baseline(session: Session, audit: AnyRow, named: str | None, default: s
             raise UnfitBaselineError(
                 f"{named} cannot be compared with itself: name another audit.", pointer="/baseline"
             )
-        return _fit_audit(session, audit.project_id, named, audit.task, "/baseline")
+        return _fit_audit(session, audit.project_id, named, audit.task)
     baseline = repository.find_baseline(
         session, audit.project_id, audit.model_name, named or default, other_than=audit.id
     )
     return baseline if baseline is not None and baseline.task == audit.task else None
 
 
-def _fit_audit(session: Session, project_id: str, audit_id: str, task: str, pointer: str) -> AnyRow:
+def _fit_audit(session: Session, project_id: str, audit_id: str, task: str) -> AnyRow:
     audit = repository.find_audit(session, project_id, audit_id) if "\0" not in audit_id else None
     if audit is None:
-        raise UnfitBaselineError(no_such("audit", audit_id), pointer=pointer)
+        raise UnfitBaselineError(no_such("audit", audit_id), pointer="/baseline")
     if audit.state != RunState.SUCCEEDED:
         raise UnfitBaselineError(
-            f"Audit {audit_id} is {audit.state}: only a succeeded one can be compared with.", pointer=pointer
+            f"Audit {audit_id} is {audit.state}: only a succeeded one can be compared with.", pointer="/baseline"
         )
     if audit.task != task:
         raise UnfitBaselineError(
-            f"Audit {audit_id} is of a model for {audit.task}, this one does {task}.", pointer=pointer
+            f"Audit {audit_id} is of a model for {audit.task}, this one does {task}.", pointer="/baseline"
         )
     return audit
 

@@ -18,7 +18,7 @@ class Demand:
         needs: Which check measures it, with which parameters.
         why: Where they are from.
         warns: Policies in which it only warns.
-        is_key: Whether a check that was run is to measure it: who leaves out the hard radii passes on nothing else.
+        is_key: Whether it is errored where a check of its family was run and did not measure it, and not skipped.
     """
 
     metric: str
@@ -260,9 +260,10 @@ DEMANDS = (
         "Uncertainty an attacker can shift, at a calibrated temperature",
         "max",
         (1.0, 0.6, 0.35),
-        "`uncertainty_span`, its `effort` standard (default) or thorough",
+        "`uncertainty_span` of a model with gradients, its `effort` standard (default) or thorough",
         "The same bounds as of `mus_worst`, at the temperature that is likeliest on the clean examples: dividing or "
         "multiplying the logits buys nothing.",
+        is_key=False,
     ),
     Demand(
         "calibration.ece",
@@ -348,7 +349,7 @@ DEMANDS = (
         "min",
         (0.5, 0.5, 0.5),
         "any `low_level_attack`",
-        _WHY_LEAST,
+        _WHY_LEAST + " Of multi-label texts the score is a macro AUROC, of which 0.5 is a coin.",
     ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""

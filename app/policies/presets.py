@@ -69,7 +69,7 @@ def describe() -> str:
         "",
         "No family is required: rules about a check that was not run are skipped, and the headline counts those that",
         "found something. Of a check that was run, a rule that finds nothing is errored where the table says so under",
-        "Needs (`if_run`): nobody passes by leaving the hard radii, levels or recipes out.",
+        "Needs (`if_run`): nobody passes by leaving the hard radii or levels out.",
         "",
         f"| Metric | Asked | {' | '.join(POLICIES)} | Needs | Why |",
         "| --- | --- |" + " --- |" * (len(POLICIES) + 2),

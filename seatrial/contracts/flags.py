@@ -94,7 +94,7 @@ SHARED: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="few_bins",
         severities=("warning",),
-        speaks_of=("ece*", "cce*", "acce", "dece", "mce*", "brier_ece"),
+        speaks_of=("ece*", "cce*", "acce", "dece", "mce*", "brier_ece", "worst_group_ece"),
         meaning="Calibration errors have fewer than ten bins: in one bin, errors in both directions cancel each other.",
         remedy="Audit with the default of 15 bins.",
     ),

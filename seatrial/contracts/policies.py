@@ -111,7 +111,7 @@ class Rule(Request):
         description="What the verdict makes of an interval that holds the bound: it stays open, or counts against or "
         "for the model. The rule's own outcome is told as `inconclusive` all the same.",
     )
-    required: bool | Literal["if_run"] = Field(
+    required: Literal[True, False, "if_run"] = Field(
         default=True,
         description="What becomes of an audit that does not measure it (or, for `max_regression`, of a model without a "
         "baseline). `true`: it cannot pass; `false`: it can; `if_run`: it can where no check of the family was run, so "

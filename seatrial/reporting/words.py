@@ -20,7 +20,7 @@ WORDS: dict[str, str] = {
     "iga": "IGA",
     "clopper-pearson": "Clopper and Pearson",
     "gaffke": "Gaffke's bound",
-    "least": "Clopper-Pearson, of the least of several",
+    "least": "Clopper and Pearson, of the least of several",
     "gaffke-seen": "Gaffke's bound, range not known",
     "resampled": "random weights",
     "widened": "widened bootstrap",

@@ -346,10 +346,8 @@ def test_what_is_submitted_is_signed_before_anybody_knows_the_answer(tmp_path: P
         assert PREREGISTRATION not in kinds("failed")
 
 
-def test_a_key_that_is_revoked_while_its_audit_is_signed_leaves_no_statement_without_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether what was signed at submission still counts is asked once."""
+def test_whether_a_registration_still_counts_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is revoked between two questions would leave a statement that names it and no line."""
     asked: list[str] = []
     whole = service._registration
     monkeypatch.setattr(service, "_registration", lambda *args: asked.append(args[2]) or whole(*args))

@@ -252,6 +252,12 @@ def test_a_policy_that_no_first_audit_can_pass_is_refused_where_it_is_to_make_th
     assert list(client.models()) == []
     Path("compared.yaml").write_text(json.dumps({"name": "release", "rules": [{**rule, "required": False}]}))
     assert run(*gate, "--promote-if-passed", "--estimate-only").exit_code == 0
+    # Of a family that is not run nothing is required.
+    for metric, status in (("uncertainty_span.clean_accuracy", 2), ("certified_calibration.accuracy", 0)):
+        asked = [{**rule, "metric": metric, "required": "if_run"}, {"metric": "uncertainty_span.mus", "max": 1}]
+        policy = {"name": "release", "rules": asked, "checks": [{"kind": "uncertainty_span"}]}
+        Path("compared.yaml").write_text(json.dumps(policy))
+        assert run(*gate, "--promote-if-passed", "--estimate-only").exit_code == status
 
 
 def test_an_estimate_of_what_a_quota_would_refuse_says_so(

@@ -157,5 +157,5 @@ def test_the_doctor_tells_that_verdicts_are_not_signed_any_more(quick_doctor: Pa
     assert made.exp is not None
     assert doctored()[1]["signing"] == f"ok: verdicts are signed by {made.kid}, until {made.exp:%Y-%m-%d}"
     keys.revoke(made.kid)
-    told = "missing: no key signs verdicts any more: each has expired or is revoked | fix: seatrial keys signing create"
-    assert doctored()[1]["signing"] == told
+    told = "missing: no key signs verdicts any more: each has expired, is revoked, or is not here"
+    assert doctored()[1]["signing"] == f"{told} | fix: seatrial keys signing create"

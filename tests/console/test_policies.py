@@ -28,6 +28,8 @@ def test_shipped_policies_are_listed_and_shown_rule_by_rule(console: Console) ->
         page = console.get(f"/policies/{policy.name}")
         told = words(page)
         assert "shipped with Seatrial" in told
+        assert "cannot pass where the check was run" in told
+        assert "is left out" in told
         for rule in policy.document["rules"]:
             assert rule["metric"] in told
 

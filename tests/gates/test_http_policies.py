@@ -266,3 +266,13 @@ def test_readers_store_nothing(keyed: httpx.Client) -> None:
     reader = key_for(keyed, "read")
     assert_problem(keyed.post("/v1/policies", json=policy(), headers=reader), 403)
     assert keyed.get("/v1/policies", headers=reader).status_code == 200
+
+
+def test_what_is_required_is_one_of_three_and_a_slip_is_one_error(client: httpx.Client) -> None:
+    rule = {"metric": "uncertainty_span.mus", "max": 0.3}
+    for required in (True, False, "if_run"):
+        answer = client.post("/v1/policies", json={"name": "release", "rules": [{**rule, "required": required}]})
+        assert answer.json()["document"]["rules"][0]["required"] == required
+    answer = client.post("/v1/policies", json={"name": "release", "rules": [{**rule, "required": "if_runs"}]})
+    problem = assert_problem(answer, 422)
+    assert [(one.pointer, "'if_run'" in one.detail) for one in problem.errors or []] == [("/rules/0/required", True)]

@@ -81,7 +81,7 @@ def test_effort_quick_and_few_steps_pass_no_shipped_policy(name: str, doubt: str
     flags = [] if doubt is None else [(doubt, "warning")]
     assert judge(presets.get(name), source, audit(check(numbers, *flags))).verdict == verdict
     # Nor does it where what effort standard adds is not there at all.
-    del numbers["mus_calibrated"]
+    del numbers["adversarial_accuracy"]
     assert judge(presets.get(name), source, audit(check(numbers, *flags))).verdict == "errored"
 
 

@@ -35,6 +35,29 @@ def test_the_p_of_a_proportion_is_twice_the_binomial_tail(n: int, bound: float, 
     assert p_value(share(hits, n), bound, side) == pytest.approx(min(1, 2 * min(tails)), abs=1e-9)
 
 
+def least_of(hits: int, n: int, several: int) -> Estimate:
+    """The least of several shares as workers publish it, the others out of its way."""
+    ends = clopper_pearson(hits, n)[0], clopper_pearson(hits, n, alpha=ALPHA / several)[1]
+    return Estimate(value=hits / n, low=ends[0], high=ends[1], n=n, method="least")
+
+
+@given(st.integers(1, 300), RATES, st.data(), st.integers(1, 6))
+def test_the_least_of_several_passes_by_the_binomial_tail_and_fails_by_no_less(n, bound, data, several) -> None:
+    hits = data.draw(st.integers(0, n))
+    found, tails = least_of(hits, n, several), (binom.cdf(hits, n, bound), binom.sf(hits - 1, n, bound))
+    p = p_value(found, bound, "min")
+    if bound <= hits / n:
+        assert p == pytest.approx(min(1, 2 * min(tails)), abs=1e-9)
+    else:
+        assert p >= min(1, 2 * min(tails)) - 1e-9
+    outcome_by_interval = decide((found.low, found.high), bound, "min")
+    if outcome_by_interval == "passed":
+        assert p <= ALPHA * (1 + 1e-9)
+    # Of all that pass as many further examples are told as of a share.
+    if bound <= hits / n:
+        assert further_examples(Evidence(found), bound) == further_examples(Evidence(share(hits, n)), bound)
+
+
 @given(st.integers(1, 300), RATES, st.data(), st.sampled_from(["max", "min"]))
 def test_a_proportion_is_decided_where_its_p_is_small(n: int, bound: float, data, side) -> None:
     hits = data.draw(st.integers(0, n))

@@ -60,6 +60,24 @@ def test_a_linear_model_of_a_table_is_audited_and_its_report_speaks_of_rows(
         assert not found, found
 
 
+def test_a_manifest_that_makes_the_unit_small_is_doubted(
+    client: httpx.Client, services: Services, settings: Settings, pair: tuple[str, str]
+) -> None:
+    """A radius of a hundredth of a deviation says little, and reads like one of a deviation."""
+
+    def codes(manifest: dict[str, Any]) -> set[str]:
+        model = post(client, "/v1/models", manifest, "m.safetensors", flowers.weights())
+        assert model.status_code == 201, model.text
+        asked = audit(client, services, settings, (model.json()["id"], pair[1]), SPAN)
+        (check,) = client.get(f"/v1/audits/{asked}").json()["checks"]
+        return {flag["code"] for flag in check["result"]["flags"]}
+
+    said = flowers.model_manifest()["features"]
+    small = {**said, "std": [one / 10 for one in said["std"]]}
+    assert "small_unit" in codes(flowers.model_manifest(name="small", features=small))
+    assert "small_unit" not in codes(flowers.model_manifest(name="honest"))
+
+
 @pytest.mark.drill
 def test_every_attack_of_a_check_takes_rows(
     client: httpx.Client, services: Services, settings: Settings, pair: tuple[str, str]

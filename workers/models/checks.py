@@ -17,7 +17,7 @@ from workers.data import ImageDataset
 from workers.errors import PreflightError, TargetError, log_fault
 from workers.models import VALID_PIXELS, box_of
 from workers.models.footprint import attack_bytes, forward_bytes, graph_bytes
-from workers.models.guessing import one_class, unrelated_flags
+from workers.models.guessing import unrelated_flags
 from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
@@ -221,7 +221,6 @@ def preflight(
     accuracy = clean_accuracy(predictions, labels)
     guessing = chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, words)
     flags += guessing or unrelated_flags(predictions, labels, words)
-    flags += one_class(labels, words.thing)
     flags += claim_flags(accuracy, manifest.clean_accuracy, words)
     return PreflightReport(predictions, accuracy, flags)
 

@@ -14,7 +14,7 @@ from seatrial.statistics.estimating import share
 from seatrial.statistics.intervals import resample
 from workers.errors import PreflightError
 from workers.models import Answer
-from workers.models.guessing import one_class, unrelated_flags
+from workers.models.guessing import unrelated_flags
 from workers.models.validating import (
     ALPHA,
     CHANCE_EXAMPLES,
@@ -150,7 +150,6 @@ def _validate_classes(
     answered = sum(isinstance(answer, Tensor) for answer in answers)
     guessing = chance_flags(int((predictions == labels).sum()), answered, classes, words)
     flags += guessing or unrelated_flags(predictions, labels, words)
-    flags += one_class(labels, words.thing)
     return PreflightReport(predictions, accuracy, flags + claim_flags(accuracy, stated, words))
 
 

@@ -113,6 +113,10 @@ class ShardContext(ResumableImageContext, ResumableTextContext, PredictionsConte
         """Return the dataset positions of this shard's examples, in order."""
         return self._chosen(self.dataset.labels)
 
+    def labels_of_sample(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those (samples,) of a dataset's labels (n,) that the whole sample has, of which a shard is a part."""
+        return labels[stratified_sample(labels, self._job.samples, self._job.seed)]
+
     def _chosen(self, strata: NDArray[np.int64]) -> NDArray[np.int64]:
         job = self._job
         sample = stratified_sample(strata, job.samples if not job.is_further_source else job.examples, job.seed)

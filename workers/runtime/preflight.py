@@ -14,6 +14,7 @@ from workers.families.contexts import Records
 from workers.families.protocol import AnyFamily, DataInfo, TargetInfo
 from workers.models import gives_gradients
 from workers.models.checks import preflight
+from workers.models.guessing import one_class
 from workers.models.text_preflight import preflight_tags, preflight_texts
 from workers.models.validating import (
     PreflightReport,
@@ -44,7 +45,10 @@ PREDICTION_WORDS = Wording(
 
 @dataclass(frozen=True)
 class _Look:
-    """What was seen: positions (n,) of the sample, their labels (n,), and the classes of the whole dataset."""
+    """What was seen: positions (n,) of those looked at, their labels (n,), and the classes of the whole dataset.
+
+    ``drawn`` are the labels of the whole sample, where an example has one: of a large one fewer are looked at.
+    """
 
     report: PreflightReport
     target: TargetInfo
@@ -52,6 +56,7 @@ class _Look:
     labels: NDArray[np.int64]
     examples: int
     classes: int
+    drawn: NDArray[np.int64] | None = None
 
 
 def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tuple[Records, list[Flag]]:
@@ -80,7 +85,7 @@ def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tu
     if report.several is not None:
         columns["decisions"] = pa.array(report.several.decided, pa.int64())
         columns["correct"] = pa.array(report.several.correct, pa.int64())
-    return pa.table(columns), report.flags
+    return pa.table(columns), report.flags + ([] if seen.drawn is None else one_class(seen.drawn, "example"))
 
 
 def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
@@ -103,7 +108,8 @@ def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _L
         classifier=classifier,
     )
     labels = dataset.labels
-    return _Look(report, target, positions, labels[positions], len(labels), len(np.unique(labels)))
+    drawn = context.labels_of_sample(labels)
+    return _Look(report, target, positions, labels[positions], len(labels), len(np.unique(labels)), drawn)
 
 
 def _texts(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:
@@ -122,9 +128,11 @@ def _texts(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Lo
     labels = dataset.labels
     if labels.ndim == 1:
         chosen, classes = labels[positions], len(np.unique(labels))
+        drawn = context.labels_of_sample(labels)
     else:
+        drawn = None
         chosen, classes = np.full(len(positions), NO_CLASS), int(labels.any(axis=0).sum())
-    return _Look(report, _text_target(manifest, job, context), positions, chosen, len(labels), classes)
+    return _Look(report, _text_target(manifest, job, context), positions, chosen, len(labels), classes, drawn)
 
 
 def _sentences(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:

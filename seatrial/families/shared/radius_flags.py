@@ -12,12 +12,13 @@ SMALL = (
 )
 
 
-def radius_flags(speaks_of: Sequence[str], spares: Sequence[str] = ()) -> tuple[FlagSpec, FlagSpec]:
+def radius_flags(speaks_of: Sequence[str], spares: Sequence[str] = (), told: str = "") -> tuple[FlagSpec, FlagSpec]:
     """Return what a family says of a radius that is too small for its numbers to say something.
 
     Args:
         speaks_of: Metrics of attacks within the radius.
         spares: Metrics measured before any attack.
+        told: When they are told, a sentence after a space, where not always.
     """
     return (
         FlagSpec(
@@ -26,8 +27,7 @@ def radius_flags(speaks_of: Sequence[str], spares: Sequence[str] = ()) -> tuple[
             speaks_of=tuple(speaks_of),
             spares=tuple(spares),
             meaning="The radius is less than 1/255, a level of 8-bit images, or in l_2 a quarter of one in each number "
-            "of an image: attacks that change next to nothing show nothing about the model. Of a span it is told from "
-            "effort standard on.",
+            "of an image: attacks that change next to nothing show nothing about the model." + told,
             remedy=REMEDY,
         ),
         FlagSpec(
@@ -35,7 +35,7 @@ def radius_flags(speaks_of: Sequence[str], spares: Sequence[str] = ()) -> tuple[
             severities=("warning",),
             speaks_of=tuple(speaks_of),
             spares=tuple(spares),
-            meaning=SMALL,
+            meaning=SMALL + told,
             remedy=REMEDY + " A policy of one's own may take it for no doubt.",
         ),
     )

@@ -53,6 +53,7 @@ class Defended:
         unplayed: Attacks that cannot be run on this defence at all: they were asked for and never begun.
         overestimate: Robustness under transferred attacks less the lowest under one that knows the defence.
         gain: Lowest robustness less that of the static model.
+        least: The lowest, with an interval that knows it was chosen; None of results from before it was told.
         seeming: What it seems to add to the static model under the attack of ``ALONE``, and that attack.
         spread: Standard deviation of the robustness over repeats, by attack.
         rejected: Share of examples it rejects, by attack, corruption and ``clean``.
@@ -68,6 +69,7 @@ class Defended:
     unplayed: list[str]
     overestimate: Estimate | None
     gain: Estimate | None
+    least: Estimate | None
     seeming: tuple[str, float] | None
     spread: dict[str, Estimate]
     rejected: dict[str, Estimate]
@@ -88,7 +90,8 @@ class Defended:
     @property
     def lowest(self) -> tuple[str, Estimate] | None:
         """The strongest attack, and what it left; of those that tie one that knows the defence."""
-        return min(self.under.items(), key=lambda pair: (_rate(pair[1]), pair[0] not in ADAPTIVE), default=None)
+        strongest = min(self.under.items(), key=lambda pair: (_rate(pair[1]), pair[0] not in ADAPTIVE), default=None)
+        return strongest if strongest is None or self.least is None else (strongest[0], self.least)
 
     @property
     def is_outdone(self) -> bool:
@@ -202,6 +205,7 @@ def _known(result: Result, name: str, attacks: list[str]) -> Defended:
         unplayed=unplayed,
         overestimate=defined(result, metric_name("overestimate", defence=name)),
         gain=defined(result, metric_name("gain_over_static", defence=name)),
+        least=defined(result, metric_name("lowest_robustness", defence=name)),
         seeming=None if alone is None or static is None else (alone, number_of(under[alone]) - number_of(static)),
         spread=by_attack("robustness_std"),
         rejected=by_attack("rejection_rate"),

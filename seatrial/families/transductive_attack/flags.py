@@ -15,7 +15,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="defence_failed",
         severities=("error",),
-        speaks_of=("robustness", "lowest_robustness", "clean_accuracy", "overestimate", "gain_over_static", *PAIR),
+        speaks_of=(*KEPT, "clean_accuracy", "overestimate", "gain_over_static", *PAIR),
         meaning="Some games, an attack against a defence each, failed and have no numbers. Estimates that rest on them "
         "alone are null; where other repeats finished, those count, which may flatter a defence that fails when it is "
         "hard pressed.",
@@ -25,7 +25,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="few_steps",
         severities=("warning",),
-        speaks_of=WITHIN,
+        speaks_of=(*KEPT, "overestimate", "gain_over_static", "selective_error"),
         meaning="The attacks are too short to say what an attacker reaches: fewer than 20 steps, steps that together "
         "go less than twice the radius, or no iteration of those that simulate the defence.",
         remedy="Audit with the defaults, or with more.",
@@ -87,7 +87,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="nearly_all_refused",
         severities=("warning", "info"),
-        speaks_of=("selective_error", "robustness", "lowest_robustness", "gain_over_static"),
+        speaks_of=("selective_error", *KEPT, "gain_over_static"),
         meaning="Under an attack a defence refused nearly every example: it answers so few that its errors can hardly "
         "be measured. It is a warning where that is so under every attack that simulates it: none was able to go "
         "unnoticed, and nothing is known of one that is.",
@@ -115,7 +115,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="autoattack_without_square",
         severities=("info",),
-        speaks_of=("static_robustness", "robustness", "lowest_robustness"),
+        speaks_of=("static_robustness", *KEPT),
         meaning="AutoAttack was run without Square, its one attack that needs no gradient: where gradients mislead, "
         "its numbers are too high and nothing here would tell.",
         remedy="Leave autoattack_queries at 5000; do not compare these numbers with published ones.",
@@ -123,10 +123,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="selection_fell_back",
         severities=("info",),
-        speaks_of=(
-            "robustness",
-            "lowest_robustness",
-        ),
+        speaks_of=KEPT,
         meaning="In some rounds no iteration brought the simulated defence lower than the clean batch leaves it, and "
         "the clean batch was sent: these examples were not attacked at all.",
         remedy="Where this happens often, raise steps, step_size or iterations.",

@@ -77,7 +77,9 @@ SPEC = FamilySpec(
     narrative="seatrial.families.transductive_attack.narrative",
     evidence=(
         *(
-            Evidence(control=control, metrics=("robustness", "static_robustness", "selective_error"))
+            Evidence(
+                control=control, metrics=("robustness", "lowest_robustness", "static_robustness", "selective_error")
+            )
             for control in ("AISVS 11.2.1", "AISVS 11.2.7", "AML.T0015", "AML.T0043")
         ),
         Evidence(control="AISVS 11.2.3", metrics=("gain_over_static",), unless=NOT_ADAPTIVE),

@@ -97,7 +97,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         "proportion, are too short to say what an attacker reaches.",
         remedy="Audit with more steps, or with the default.",
     ),
-    *radius_flags(EVERY_ATTACK, UNATTACKED),
+    *radius_flags(EVERY_ATTACK, UNATTACKED, " It is told from effort standard on."),
     FlagSpec(
         code="unfollowed_operations",
         severities=("warning",),

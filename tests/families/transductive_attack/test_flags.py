@@ -73,6 +73,7 @@ def test_a_radius_within_which_next_to_nothing_lies_is_told(norm, epsilon, value
         ({"steps": 20, "step_size": 0.0032}, None),
         ({"iterations": 0}, "Without iterations"),
         ({"iterations": 0, "attacks": ["transfer_pgd"], "defences": ["identity"]}, None),
+        ({"steps": 1, "attacks": ["transfer_autoattack"], "defences": ["identity"]}, None),
     ],
 )
 def test_attacks_that_are_too_short_are_told(change, why) -> None:

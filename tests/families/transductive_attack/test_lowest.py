@@ -22,11 +22,19 @@ def test_the_lowest_robustness_is_that_of_the_strongest_attack_within_the_radius
     assert lowest.high > alone.high
 
 
-def test_attacks_that_tie_leave_both_ends_of_the_lowest_right() -> None:
-    """Five attacks of which each leaves .5: the lowest of a sample lies below, and its interval has to reach up."""
+@pytest.mark.parametrize(("kept", "repeats"), [(0.5, 1), (0.9, 1), (0.5, 3)])
+def test_attacks_that_tie_leave_both_ends_of_the_lowest_right(kept: float, repeats: int) -> None:
+    """Five attacks of which each leaves as much: the lowest of a sample lies below, and its interval reaches up."""
     rng, wrong = np.random.default_rng(5), np.zeros(2)
     for _ in range(400):
-        answers = rng.random((5, 60)) < 0.5
-        found = least([Outcomes(np.arange(60), one[None]) for one in answers])
-        wrong += [found.low > 0.5, found.high < 0.5]
+        # The share that each example is right with, and what its repeats make of it.
+        answers = rng.random((5, repeats, 60)) < rng.beta(kept, 1 - kept, 60)
+        found = least([Outcomes(np.arange(60), one) for one in answers])
+        wrong += [found.low > kept, found.high < kept]
     assert (wrong <= 400 * 0.025 + 3 * np.sqrt(400 * 0.025)).all()
+
+
+def test_of_no_defence_there_is_none_as_it_is_the_static_model_s() -> None:
+    params = parameters(defences=["dent", "identity"])
+    found = estimate_all(params, records(params))
+    assert [name for name in found if name.startswith("lowest_robustness")] == ["lowest_robustness[defence=dent]"]

@@ -14,6 +14,7 @@ from workers.families.transductive_attack.sample import (
     ALPHA,
     CLEAN,
     STATIC,
+    UNADAPTED,
     Games,
     Gap,
     Outcomes,
@@ -57,7 +58,9 @@ def defence_estimates(games: Games, defence: str) -> Estimates:
         estimates[metric_name("robustness", **named)] = rate(outcomes)
         if games.params.repeats > 1:
             estimates[metric_name("robustness_std", **named)] = spread(outcomes)
-    estimates[metric_name("lowest_robustness", defence=defence)] = least(under_strongest(games, defence))
+    if defence != UNADAPTED:
+        # That of no defence is the static model's, which a policy on defences is not about.
+        estimates[metric_name("lowest_robustness", defence=defence)] = least(under_strongest(games, defence))
     estimates[metric_name("overestimate", defence=defence)] = paired(overestimate(games, defence))
     estimates[metric_name("gain_over_static", defence=defence)] = paired(loss_to_static(games, defence), turned=True)
     return estimates

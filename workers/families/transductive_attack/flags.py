@@ -23,7 +23,15 @@ from workers.families.transductive_attack.autoattack_flags import (
 from workers.families.transductive_attack.names import called, listed
 from workers.families.transductive_attack.refusals import nearly_all_refused, refuses_harmless
 from workers.families.transductive_attack.rules import starts_static
-from workers.families.transductive_attack.sample import CLEAN, STATIC, Games, drop, loss_to_static, overestimate
+from workers.families.transductive_attack.sample import (
+    CLEAN,
+    STATIC,
+    UNADAPTED,
+    Games,
+    drop,
+    loss_to_static,
+    overestimate,
+)
 
 OVERSTATED = 0.02
 """Robustness that may surely be made up before it is told; in the paper it is 4.8 points of DENT's, 38 of RMC's."""
@@ -34,13 +42,13 @@ LOST = 0.05
 REASON = 300
 """Characters of a reason that are told."""
 
-FEW_STEPS, WAY = 20, 2.0
+BY_STEPS = (*MODEL_SPACE, "transfer_pgd", "transfer_confidence")
+"""Attacks whose steps are the check's."""
+
+FEW_STEPS, REACH = 20, 2.0
 """Steps below which an attack is short, and how often it is to go as far as the radius: the default goes five times."""
 
 ASK = "Ask for fpa, gmsa_avg and gmsa_min."
-
-UNADAPTED = "identity"
-"""It does not adapt, so an attack on the static model knows all of it."""
 
 
 def doubt(
@@ -82,12 +90,14 @@ def doubt(
 
 
 def few_steps(params: TransductiveAttackParams) -> list[Flag]:
-    """Flag attacks that are too short to say what an attacker reaches."""
+    """Flag attacks that are too short to say what an attacker reaches; AutoAttack has steps of its own."""
+    if not any(attack in BY_STEPS for attack in params.attacks):
+        return []
     why = []
     if params.steps < FEW_STEPS:
         why.append(f"{params.steps} {'step is' if params.steps == 1 else 'steps are'} few")
-    if (way := params.steps * params.step_size) < WAY * params.epsilon:
-        why.append(f"all steps together go {way / params.epsilon:.2g} times the radius")
+    if (reach := params.steps * params.step_size) < REACH * params.epsilon:
+        why.append(f"all steps together go {reach / params.epsilon:.2g} times the radius")
     if not params.iterations and any(attack in MODEL_SPACE for attack in params.attacks):
         why.append("without iterations an attack that simulates a defence meets its first model alone")
     if not why:

@@ -26,6 +26,9 @@ STATIC = "static"
 CLEAN = "clean"
 """The attack that is none."""
 
+UNADAPTED = "identity"
+"""It does not adapt, so an attack on the static model knows all of it."""
+
 ALPHA = 0.05
 
 ROUNDING = 1e-6

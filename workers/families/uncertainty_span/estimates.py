@@ -118,7 +118,7 @@ def further_spans(sample: Sample, others: Mapping[str, Sample]) -> Estimates:
         found["mus_scaled"] = mean(SCALED_SPAN.on(others["tempered"]), nats(sample))
     # Without gradients there is one stage; by transfer or tempering alone nobody has looked for decisions.
     deciding = [one for one in (*others.values(), sample) if one.has(CHANGED)]
-    if sample.has(CHANGED) or STAGES[0] in others:
+    if sample.has(CHANGED) or (STAGES[0] in others and others[STAGES[0]].has(CHANGED)):
         found["adversarial_accuracy"] = proportion(_kept(sample, deciding))
     if STAGES[0] in others:
         found["mus_calibrated"] = mean(calibrated_spans(others), nats(sample))

@@ -87,7 +87,7 @@ class FurtherAttack:
         steps = budget(params.effort, params.steps)
         if steps is None:
             raise ValueError(f"effort {params.effort} has no further attacks")
-        temperatures = temperatures_of(context)
+        temperatures = temperatures_of(params, context)
         clean = forward(context.classifier.logits, batch.images)
         reach, flat = EntropyRange(clean, temperatures), flat_temperature(context)
         return cls(params, context, batch, steps, temperatures, clean, reach, flat)
@@ -330,7 +330,9 @@ def flat_temperature(context: ImageContext) -> float:
     return max(1.0, float(np.median(margins)) / FLAT_MARGIN) if len(margins) else 1.0
 
 
-def temperatures_of(context: ImageContext) -> tuple[float, ...]:
-    """Return 1 and the temperature fitted to the clean logits, where there is one."""
+def temperatures_of(params: UncertaintySpanParams, context: ImageContext) -> tuple[float, ...]:
+    """Return 1 and the temperature fitted to the clean logits, where there is one: none is with effort quick."""
+    if params.effort == "quick":
+        return (1.0,)
     fitted = context.records(SURROGATE)["temperature"][0].as_py()
     return (1.0,) if fitted is None else (1.0, float(fitted))

@@ -81,8 +81,7 @@ def attack_tempered(params: UncertaintySpanParams, context: ImageContext, batch:
         *_walk_boundary(context, batch.images, across.best, predictions),
     ]
     over_logits = over.best_logits[:, 0]
-    # With effort quick no temperature is fitted.
-    reach = EntropyRange(clean, temperatures_of(context) if params.effort != "quick" else (1.0,))
+    reach = EntropyRange(clean, temperatures_of(params, context))
     for logits in (over_logits, *seen):
         reach.see(logits, everyone)
     columns = reached_columns(reach) | {

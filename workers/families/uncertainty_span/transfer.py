@@ -35,8 +35,7 @@ def attack_transferred(params: UncertaintySpanParams, context: ImageContext, bat
         )
     model = context.classifier.logits
     clean = forward(model, batch.images)
-    # With effort quick no temperature is fitted.
-    reach = EntropyRange(clean, temperatures_of(context) if params.effort != "quick" else (1.0,))
+    reach = EntropyRange(clean, temperatures_of(params, context))
     everyone = torch.arange(len(clean), device=clean.device)
     search = make_search(params, context)
     for arm, objective in (
