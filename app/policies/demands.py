@@ -151,6 +151,7 @@ DEMANDS = (
         (0.7, 0.6, 0.5),
         _radius(0.5),
         _WHY_CERTIFIED,
+        is_key=False,
     ),
     Demand(
         "certified_calibration.accuracy",
@@ -350,6 +351,26 @@ DEMANDS = (
         (0.5, 0.5, 0.5),
         "any `low_level_attack`",
         _WHY_LEAST + " Of multi-label texts the score is a macro AUROC, of which 0.5 is a coin.",
+    ),
+    Demand(
+        "calibration.worst_group_accuracy",
+        "Least accuracy of any group",
+        "min",
+        (0.25, 0.4, 0.5),
+        "`calibration` of predictions with groups",
+        "A convention, that of an accuracy under attack: nobody's answers are to be wrong more often than that.",
+        is_key=False,
+    ),
+    Demand(
+        "temperature_attack.adversarial_accuracy[arm=as_served]",
+        "Accuracy that the attacks leave",
+        "min",
+        (0.05, 0.1, 0.2),
+        "any `temperature_attack`",
+        "Ordinary text models lose most, and that makes no gap: of 0.89 a DeBERTa keeps 0.18 under TextFooler, 0.20 "
+        "under PWWS and DeepWordBug and 0.31 under BAE (Raina et al., Table 2), the eight honest endpoints of "
+        "benchmarks/gauntlet_text.py 0.14. So it is said, and blocks nothing.",
+        warns=frozenset({LENIENT, STANDARD, STRICT}),
     ),
 )
 """In the order they are judged; a new one comes last, so that the others keep their numbers in stored judgements."""

@@ -190,6 +190,8 @@ class FlagSpec:
         spares: Metrics that stand although it is an error: what was measured before anything was attacked.
         meaning: What was seen, and what that means for the numbers.
         remedy: What to do about it.
+        of_scope: Whether it is of what was asked, such as a small radius, and not of how well it was measured: no doubt
+            where a policy names the check itself.
     """
 
     code: str
@@ -199,6 +201,7 @@ class FlagSpec:
     remedy: str
     shown_by: tuple[str, ...] = ()
     spares: tuple[str, ...] = ()
+    of_scope: bool = False
 
     def is_about(self, metric: str) -> bool:
         """Tell whether it speaks of a metric, by its name without family and qualifiers."""

@@ -71,25 +71,32 @@ SHARED: tuple[FlagSpec, ...] = (
         code="repeated_examples",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="Fewer than nine in ten of the images or texts of the sample are different: intervals are of examples "
-        "drawn each by itself, and an example that comes often decides for all.",
+        meaning="Fewer than nine in ten of the images or texts of the sample are different, or one row of a table "
+        "comes in over one in ten: intervals are of examples drawn each by itself, and one that comes often decides "
+        "for all. Images that are alike but for a grey level once they are brought to 8 by 8 are the same.",
         remedy="Audit a dataset without copies.",
     ),
     FlagSpec(
         code="one_class",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="Fewer than five examples of the sample have another label than the most frequent one: next to nothing "
-        "is known of the other classes, and whoever may choose the class chooses the one that holds best.",
+        meaning="Fewer than five examples of the sample, or with three classes and more fewer than a tenth, have "
+        "another label than the most frequent one: next to nothing is known of the other classes, and whoever may "
+        "choose the class chooses the one that holds best.",
         remedy="Audit a sample with several classes, or more examples of one where the others are rare.",
     ),
     FlagSpec(
         code="small_unit",
         severities=("warning",),
-        speaks_of=("*",),
-        meaning="In most columns of the table the values deviate over three times as far from their mean as the std of "
-        "the manifest says. Radii are in that unit, so that they are smaller than they look.",
-        remedy="Give each column's standard deviation in the training data as std in the model's manifest.",
+        speaks_of=(
+            *("mus*", "msus*", "nud", "conformal*", "part_*", "adversarial_accuracy", "robust_accuracy", "certified_*"),
+            *("cce*", "cbs", "average_certified_radius", "attacked_span"),
+        ),
+        meaning="In most columns of the table the values deviate over one and a half times as far from their mean as "
+        "the std of the manifest says, or the radius of the attacks is less than a tenth of such a deviation: it is "
+        "smaller than it looks.",
+        remedy="Give each column's standard deviation in the training data as std in the model's manifest, and a "
+        "radius of a tenth of it or more.",
     ),
     FlagSpec(
         code="few_bins",
@@ -97,6 +104,7 @@ SHARED: tuple[FlagSpec, ...] = (
         speaks_of=("ece*", "cce*", "acce", "dece", "mce*", "brier_ece", "worst_group_ece"),
         meaning="Calibration errors have fewer than ten bins: in one bin, errors in both directions cancel each other.",
         remedy="Audit with the default of 15 bins.",
+        of_scope=True,
     ),
     FlagSpec(
         code="clean_accuracy_differs",

@@ -9,14 +9,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from seatrial.contracts.estimates import Estimate, Flag, Looks
 from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource, Rule, RuleOutcome, Verdict
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.judging import wording
-from seatrial.judging.comparability import departures, nearest_departure
+from seatrial.judging.as_asked import Run, is_of_scope, run_as_asked
 from seatrial.judging.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
 from seatrial.judging.headlines import headline
 from seatrial.judging.measured import Measured, MeasuredCheck
@@ -107,7 +107,7 @@ def judge(
     Raises:
         TooManyNumbersError: The rules name more than ``MOST_NUMBERS``.
     """
-    run = _run_as_asked(policy, audit)
+    run = run_as_asked(policy, audit)
     named_numbers = (found for position, rule in enumerate(policy.rules) for found in _find(position, rule, audit, run))
     found = list(islice(named_numbers, MOST_NUMBERS + 1))
     if len(found) > MOST_NUMBERS:
@@ -167,7 +167,7 @@ def least_favourable(outcomes: Iterable[Outcome | None]) -> Verdict | None:
 
 
 def _find(
-    position: int, rule: Rule, audit: Measured, run: Mapping[str, "_Run"]
+    position: int, rule: Rule, audit: Measured, run: Mapping[str, Run]
 ) -> Iterator[tuple[Finding, MeasuredCheck | None]]:
     """Yield a finding for each number the rule names, or for each reason why there is none.
 
@@ -182,7 +182,7 @@ def _find(
     if asked.family not in run:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit), "no_check")), None
         return
-    checks, departure = run[asked.family]
+    checks, departure, is_named = run[asked.family]
     if departure:
         yield replace(nothing, refusal=Refusal("errored", wording.other_check(asked.family, departure))), None
         return
@@ -197,38 +197,12 @@ def _find(
         for metric, estimate in check.published(asked).items():
             is_found = True
             label = label_of(metric) if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
-            found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
+            flags = [flag for flag in check.result.flags if not (is_named and is_of_scope(asked.family, flag))]
+            found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=flags)
             yield replace(found, highest=highest_of(metric, check), looks=check.looks), check
     if not is_found:
         refusal = Refusal("skipped", wording.no_metric(asked, checks), "not_set_to_measure")
         yield replace(nothing, refusal=refusal), None
-
-
-class _Run(NamedTuple):
-    """Checks of a family.
-
-    Attributes:
-        checks: Those a policy is judged by.
-        departure: Where one it is about was not run, in what the nearest departs from that.
-    """
-
-    checks: Sequence[MeasuredCheck]
-    departure: Sequence[str] = ()
-
-
-def _run_as_asked(policy: Policy, audit: Measured) -> dict[str, _Run]:
-    """Return the checks of each family that was run: of one the policy names checks of, those alone."""
-    found: dict[str, _Run] = {}
-    for kind in dict.fromkeys(check.kind for check in audit.checks):
-        checks = [check for check in audit.checks if check.kind == kind]
-        asked = [one.model_dump(mode="json") for one in policy.checks if one.kind == kind]
-        if departure := nearest_departure(kind, [check.params for check in checks], asked):
-            found[kind] = _Run([], departure)
-        else:
-            # Of a policy that is about none in particular, all.
-            is_asked = [not asked or not all(departures(kind, check.params, one) for one in asked) for check in checks]
-            found[kind] = _Run([check for check, it in zip(checks, is_asked, strict=True) if it])
-    return found
 
 
 def _weigh(

@@ -50,6 +50,20 @@ def test_another_is_no_evidence(params: dict[str, Any], told: str) -> None:
     assert found.reason.endswith("; run the policy's checks")
 
 
+@pytest.mark.parametrize(
+    ("code", "outcomes"), [("small_radius", ("passed", "errored")), ("few_steps", ("errored",) * 2)]
+)
+def test_what_a_policy_asks_itself_is_no_doubt_and_how_well_it_was_measured_is(
+    code: str, outcomes: tuple[str, str]
+) -> None:
+    """By a policy that names the check, and by one that takes any."""
+    asked = UncertaintySpanParams.model_validate(CHECK).model_dump(mode="json")
+    found = check({"mus_worst": gap(0.1, 0.05, 0.15)}, (code, "warning"), params=asked)
+    named = Policy.model_validate({**ASKED.model_dump(mode="json"), "doubts": "relevant"})
+    any_of_them = Policy.model_validate({"name": "release", "rules": [RULE], "doubts": "relevant"})
+    assert tuple(outcome(found, by=one).outcome for one in (named, any_of_them)) == outcomes
+
+
 def test_another_beside_it_is_not_judged() -> None:
     """Whoever measures more than is asked for is told the verdict on what is."""
     assert outcome(measured(), measured(0.9, 1, epsilon=0.3)).outcome == "passed"

@@ -50,7 +50,7 @@ def test_nobody_passes_by_leaving_the_hard_radii_out(name: str) -> None:
     assert judgement.verdict == "errored"
     assert "it measured cce[radius=0.05]" in judgement.headline
     left = [rule for rule in judgement.rules if rule.unmeasured == "not_set_to_measure" and rule.counts_as == "errored"]
-    assert {rule.metric for rule in left} >= {f"certified_calibration.cce[radius={radius}]" for radius in (0.2, 0.5)}
+    assert {rule.metric for rule in left} >= {f"certified_calibration.cce[radius={radius}]" for radius in (0.2,)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,7 +115,8 @@ def test_without_a_correction_several_rules_let_no_more_bad_models_pass() -> Non
 def test_strict_doubts_more_and_corrects() -> None:
     strict = presets.get("strict")
     assert (strict.doubts, strict.correction) == ("warning", "holm")
-    assert all(rule.severity == "block" for rule in strict.rules)
+    warns = [rule.metric for rule in strict.rules if rule.severity == "warn"]
+    assert warns == ["temperature_attack.adversarial_accuracy[arm=as_served]"]
 
 
 def test_every_number_is_described_with_where_it_is_from() -> None:

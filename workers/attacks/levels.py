@@ -18,7 +18,7 @@ ON_AVERAGE = 0.25
 TOLERATED = 0.95
 """Share of a round number that stands for it: whoever means 1/255 may write .0039."""
 
-USUAL = {"linf": 2 / GREY_LEVELS, "l2": 0.1}
+USUAL = {"linf": 2 / GREY_LEVELS, "l2": 36 / GREY_LEVELS}
 """Radii from which on results are published, of photographs and of digits."""
 
 
@@ -60,7 +60,7 @@ def small_radius(norm: Norm, epsilon: float, values: int | None) -> str | None:
     """
     if not values or epsilon >= TOLERATED * USUAL[norm]:
         return None
-    usual = "2/255 in l_inf" if norm == "linf" else f"{USUAL[norm]:g} in l_2"
+    usual = "2/255 in l_inf" if norm == "linf" else "36/255 in l_2"
     return (
         f"The radius of {epsilon:g} is less than {usual}, where published comparisons begin: most models withstand so "
         "little without having been made to, and the bounds of shipped policies are of larger ones."

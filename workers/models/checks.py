@@ -1,6 +1,5 @@
 """What only running the model can show: at upload (:func:`check_target`) and before an audit (:func:`preflight`)."""
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from math import prod
@@ -22,10 +21,10 @@ from workers.models.image_classifier import ImageClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.memory import is_out_of_memory
 from workers.models.repeating import company_flags, repeat_flags
-from workers.models.repeats import repeated_examples
+from workers.models.repeats import Distinct
 from workers.models.table_classifier import TableClassifier
 from workers.models.timing import measure
-from workers.models.units import Unit
+from workers.models.units import Deviations
 from workers.models.validating import (
     ERRORED,
     PreflightReport,
@@ -178,8 +177,7 @@ def preflight(
     check_labels(labels, dataset.label_names, classifier.labels)
     flags = name_flags(dataset.label_names, classifier.labels)
     predictions = np.empty(len(chosen), dtype=np.int64)
-    variety, different, unit = _Variety(), set[bytes](), Unit()
-    # Rows of a table may well be the same.
+    variety, distinct, deviations = _Variety(), Distinct(), Deviations()
     has_levels = box_of(classifier) is VALID_PIXELS
     for start in range(0, len(chosen), batch_size):
         check_cancelled()
@@ -187,9 +185,10 @@ def preflight(
         images = dataset.images(batch)
         _check_images(images, classifier)
         if has_levels:
-            different.update(hashlib.blake2b(image.numpy(), digest_size=16).digest() for image in images)
+            distinct.see_images(images)
         else:
-            unit.see(images.flatten(1))
+            distinct.see_rows(images.flatten(1))
+            deviations.see(images.flatten(1))
         images = images.to(classifier.device)
         with torch.no_grad():
             logits = classifier.logits(images) if ask is None else ask(batch, images)
@@ -205,10 +204,7 @@ def preflight(
         predictions[start : start + len(images)] = logits.argmax(1).where(finite, ERRORED).cpu().numpy()
     if isinstance(classifier, ImageEndpoint):
         flags += _endpoint_flags(classifier, predictions)
-    if has_levels:
-        flags += repeated_examples(len(different), len(chosen), words.thing)
-    else:
-        flags += unit.flags()
+    flags += distinct.flags(words.thing)
     if (predictions == ERRORED).all():
         raise PreflightError(
             "outputs-not-finite",
@@ -222,7 +218,7 @@ def preflight(
     guessing = chance_flags(int((predictions == labels).sum()), len(labels), classifier.classes, words)
     flags += guessing or unrelated_flags(predictions, labels, words)
     flags += claim_flags(accuracy, manifest.clean_accuracy, words)
-    return PreflightReport(predictions, accuracy, flags)
+    return PreflightReport(predictions, accuracy, flags, deviation=deviations.median())
 
 
 def _endpoint_flags(classifier: ImageEndpoint, predictions: NDArray[np.int64]) -> list[Flag]:

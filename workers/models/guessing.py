@@ -9,8 +9,9 @@ from seatrial.contracts.estimates import Flag
 from seatrial.statistics.normal import normal_quantile
 from workers.models.validating import ALPHA, CONSTANT_EXAMPLES, ERRORED, Wording
 
-FEWEST, OTHERS = 20, 5
-"""Examples from which on it is asked of how many classes they are, and how many are not to be of the commonest."""
+FEWEST, OTHERS, OTHER_SHARE = 20, 5, 0.1
+"""Examples from which on it is asked of how many classes they are, and how many are not to be of the commonest; the
+same as a share where there are three classes and more, of which a rare one is not what the model is for."""
 
 
 def agreement_by_chance(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[float, float]:
@@ -61,17 +62,18 @@ def unrelated_flags(predictions: NDArray[np.int64], labels: NDArray[np.int64], w
     ]
 
 
-def one_class(labels: NDArray[np.int64], thing: str) -> list[Flag]:
+def one_class(labels: NDArray[np.int64], classes: int, thing: str) -> list[Flag]:
     """Doubt a sample of next to one class: whoever may choose the class chooses the one that holds best.
 
     Args:
         labels: (n,) of the sample.
+        classes: Of the model.
         thing: What an example is called.
     """
     if len(labels) < FEWEST:
         return []
     others = len(labels) - int(np.unique(labels, return_counts=True)[1].max())
-    if others >= OTHERS:
+    if others >= max(OTHERS, OTHER_SHARE * len(labels) if classes > 2 else 0):
         return []
     return [
         Flag(

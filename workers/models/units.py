@@ -5,11 +5,14 @@ from torch import Tensor
 
 from seatrial.contracts.estimates import Flag
 
-FEWEST, TIMES = 20, 3.0
+FEWEST, TIMES = 20, 1.5
 """Rows from which on it is asked, and how many units a column may deviate by. Of training data it is one."""
 
+LEAST_RADIUS = 0.1
+"""Deviations of a column: within less next to nothing lies."""
 
-class Unit:
+
+class Deviations:
     """How far the columns of standardised rows deviate from their means, over batches."""
 
     def __init__(self) -> None:
@@ -23,22 +26,40 @@ class Unit:
         self._sum = self._sum + rows.sum(0)
         self._squares = self._squares + rows.square().sum(0)
 
-    def flags(self) -> list[Flag]:
-        """Doubt a unit that is small in most of the columns that vary: radii are then less than they look."""
+    def median(self) -> float | None:
+        """Return the median over the columns that vary, in units; None of few rows, and where none does."""
         if self._rows < FEWEST:
-            return []
+            return None
         mean = self._sum / self._rows
         deviations = (self._squares / self._rows - mean.square()).clamp(min=0).sqrt()
         varying = deviations[deviations > 1e-9 * (1 + mean.abs())]
-        small = int((varying > TIMES).sum())
-        if 2 * small <= len(varying):
-            return []
-        return [
-            Flag(
-                code="small_unit",
-                severity="warning",
-                message=f"In {small} of the {len(varying)} columns that vary, values deviate from their mean by over "
-                f"{TIMES:g} times the std of the manifest (median {float(varying.median()):.3g}): radii are in that "
-                "unit, and far smaller than they look. Give each column's standard deviation in the training data.",
-            )
-        ]
+        return float(varying.median()) if len(varying) else None
+
+
+def small_unit(deviation: float | None, radius: float | None, *, is_said: bool) -> list[Flag]:
+    """Doubt a radius that is smaller than it looks: in a unit that is no deviation, or within next to nothing.
+
+    Args:
+        deviation: Median of the columns, in units.
+        radius: Of the attacks, in units; None where there are several, as of certificates.
+        is_said: Whether the manifest says what the unit is.
+    """
+    if deviation is None:
+        return []
+    why = []
+    if deviation > TIMES and (is_said or radius is None):
+        unit = "the std of the manifest" if is_said else "a unit of the table, as the manifest gives no std"
+        why.append(f"half of the columns that vary deviate from their mean by over {deviation:.3g} times {unit}")
+    if radius is not None and radius < LEAST_RADIUS * deviation:
+        why.append(f"the radius of {radius:g} is {radius / deviation:.2g} of the deviation of a column")
+    if not why:
+        return []
+    told = ", and ".join(why)
+    return [
+        Flag(
+            code="small_unit",
+            severity="warning",
+            message=f"{told[0].upper()}{told[1:]}: radii are smaller than they look. Give each column's standard "
+            f"deviation in the training data as std, and a radius of at least {LEAST_RADIUS:g} of it.",
+        )
+    ]

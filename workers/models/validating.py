@@ -83,12 +83,15 @@ class PreflightReport:
             labels count as right when all of them are; of tagged sentences token accuracy, by bootstrap.
         flags: Doubts that do not stop the audit.
         several: Decisions on multi-label texts and on sentences.
+        deviation: Of a table's columns, the median in units of the manifest's ``std``; None of other data, and of few
+            rows.
     """
 
     predictions: NDArray[np.int64]
     clean_accuracy: Estimate
     flags: list[Flag]
     several: Decisions | None = None
+    deviation: float | None = None
 
     @property
     def errored(self) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from workers.models import gives_gradients
 from workers.models.checks import preflight
 from workers.models.guessing import one_class
 from workers.models.text_preflight import preflight_tags, preflight_texts
+from workers.models.units import small_unit
 from workers.models.validating import (
     PreflightReport,
     Wording,
@@ -85,7 +86,12 @@ def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tu
     if report.several is not None:
         columns["decisions"] = pa.array(report.several.decided, pa.int64())
         columns["correct"] = pa.array(report.several.correct, pa.int64())
-    return pa.table(columns), report.flags + ([] if seen.drawn is None else one_class(seen.drawn, "example"))
+    flags = [*report.flags]
+    if seen.drawn is not None:
+        flags += one_class(seen.drawn, seen.target.classes, "example")
+    said = manifest.features is not None and manifest.features.std is not None
+    flags += small_unit(report.deviation, getattr(job.params, "epsilon", None), is_said=said)
+    return pa.table(columns), flags
 
 
 def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:

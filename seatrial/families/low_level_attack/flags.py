@@ -43,13 +43,16 @@ FLAGS: tuple[FlagSpec, ...] = (
         meaning="Some attackers were not asked for: the mean over attackers and the worst case are of the others "
         "alone, which may be the mild ones.",
         remedy="Audit with `attackers: all`, the default, or judge the attackers by themselves.",
+        of_scope=True,
     ),
     FlagSpec(
         code="mild_noise",
         severities=("warning",),
         speaks_of=("score", "relative_score", "mean_relative_score", "worst_case_score"),
-        meaning="Attacked words are hit less hard than the highest level says, as phi is less than that.",
-        remedy="Leave phi out, which is the level then.",
+        meaning="Attacked words are hit less hard than the highest level says, as phi is less than that, or fewer of "
+        "them are attacked, as words are selected by the paper's text.",
+        remedy="Leave phi and selection out, and variant at `code`, which made the published numbers.",
+        of_scope=True,
     ),
     FlagSpec(
         code="errored_examples",

@@ -7,8 +7,8 @@ from seatrial.contracts.family import FlagSpec
 REMEDY = "Audit with the radius that the model has to withstand: 8/255 is usual for photographs."
 
 SMALL = (
-    "The radius is less than 2/255, or in l_2 than 0.1: published comparisons begin there, and most models withstand "
-    "less without having been made to."
+    "The radius is less than 2/255, or in l_2 than 36/255: published comparisons begin there, and most models "
+    "withstand less without having been made to."
 )
 
 
@@ -36,6 +36,7 @@ def radius_flags(speaks_of: Sequence[str], spares: Sequence[str] = (), told: str
             speaks_of=tuple(speaks_of),
             spares=tuple(spares),
             meaning=SMALL + told,
-            remedy=REMEDY + " A policy of one's own may take it for no doubt.",
+            remedy=REMEDY + " A policy that names the check with its radius does not take it for a doubt.",
+            of_scope=True,
         ),
     )

@@ -27,7 +27,7 @@ FLAGS: tuple[FlagSpec, ...] = (
         severities=("warning",),
         speaks_of=(*KEPT, "overestimate", "gain_over_static", "selective_error"),
         meaning="The attacks are too short to say what an attacker reaches: fewer than 20 steps, steps that together "
-        "go less than twice the radius, or no iteration of those that simulate the defence.",
+        "go less than one and a quarter times the radius, or no iteration of those that simulate the defence.",
         remedy="Audit with the defaults, or with more.",
     ),
     FlagSpec(

@@ -258,6 +258,8 @@ def test_attackers_that_were_not_asked_for_are_told_whatever_the_mean_is_called(
         (["truncate", "visual"], None, "code", False),
         (["truncate", "keyboard_typo"], 0.1, "code", False),
         (["truncate", "keyboard_typo"], 0.1, "paper", True),
+        # Which selects words by a coin.
+        (["truncate"], None, "paper", True),
     ],
 )
 def test_words_that_are_hit_less_hard_than_the_level_says_are_told(attackers, phi, variant, is_told) -> None:

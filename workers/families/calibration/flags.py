@@ -33,7 +33,7 @@ def doubt(audit: Audit, estimates: dict[str, Estimate]) -> list[Flag]:
     return [
         *guesses(audit.clean, estimates["accuracy"]),
         *perfect_accuracy(audit.clean),
-        *one_class(audit.clean.labels, "example"),
+        *one_class(audit.clean.labels, audit.clean.classes, "example"),
         *repeated_answers(audit.clean),
         *saturated_scores(audit.clean),
         *uninformative_scores(audit.clean, estimates["failure_auroc"]),

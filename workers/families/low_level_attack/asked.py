@@ -24,15 +24,20 @@ def attackers_not_asked(audit: Audit) -> list[Flag]:
 
 
 def mild_noise(audit: Audit) -> list[Flag]:
-    """Flag words that are hit less hard than the level says."""
-    phi = audit.params.phi
-    if phi is None or phi >= audit.highest or not heeding_phi(audit.params.variant) & set(audit.attackers):
+    """Flag words that are hit less hard than the level says, or fewer words."""
+    params, why = audit.params, []
+    if params.phi is not None and params.phi < audit.highest and heeding_phi(params.variant) & set(audit.attackers):
+        why.append(f"an attacked word is hit with phi = {params.phi:g}, at the level {audit.highest:g} too")
+    if params.selects == "paper":
+        why.append("words are selected as the paper's text says, by a coin for each, which attacks fewer")
+    if not why:
         return []
+    told = " and ".join(why)
     return [
         Flag(
             code="mild_noise",
             severity="warning",
-            message=f"An attacked word is hit with phi = {phi:g}, at the level {audit.highest:g} too: scores under "
-            "noise are of milder noise than that level says, and not to be held against bounds of it. Leave phi out.",
+            message=f"{told[0].upper()}{told[1:]}: scores under noise are of milder noise than the level says, and "
+            "not to be held against bounds of it, nor against published numbers, which the released code made.",
         )
     ]

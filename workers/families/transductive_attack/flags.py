@@ -45,7 +45,7 @@ REASON = 300
 BY_STEPS = (*MODEL_SPACE, "transfer_pgd", "transfer_confidence")
 """Attacks whose steps are the check's."""
 
-FEW_STEPS, REACH = 20, 2.0
+FEW_STEPS, REACH = 20, 1.25
 """Steps below which an attack is short, and how often it is to go as far as the radius: the default goes five times."""
 
 ASK = "Ask for fpa, gmsa_avg and gmsa_min."
