@@ -8,7 +8,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from seatrial.contracts.base import Read, Real, Request
@@ -88,6 +88,16 @@ def _canonical(value: str) -> str:
         return value
 
 
+def _one_of_three(given: Any) -> Any:
+    # Told once, and not by each of the two types.
+    if isinstance(given, bool) or given == "if_run":
+        return given
+    raise PydanticCustomError("required_or_not", "Input should be true, false or 'if_run'")
+
+
+Required = Annotated[bool | Literal["if_run"], BeforeValidator(_one_of_three)]
+
+
 class Rule(Request):
     """One demand on one metric: exactly one of `max`, `min` and `max_regression`, that can hold and can fail."""
 
@@ -111,7 +121,7 @@ class Rule(Request):
         description="What the verdict makes of an interval that holds the bound: it stays open, or counts against or "
         "for the model. The rule's own outcome is told as `inconclusive` all the same.",
     )
-    required: Literal[True, False, "if_run"] = Field(
+    required: Required = Field(
         default=True,
         description="What becomes of an audit that does not measure it (or, for `max_regression`, of a model without a "
         "baseline). `true`: it cannot pass; `false`: it can; `if_run`: it can where no check of the family was run, so "
