@@ -23,7 +23,6 @@ from seatrial.store.salts import GIVEN
 from seatrial.store.seeds import derive_seed
 from seatrial.store.settings import Settings
 from seatrial.store.tables import ShardRow
-from workers.families.bins import few_bins
 from workers.families.contexts import Records, by_column
 from workers.families.protocol import AnyFamily
 from workers.families.stages import Stage
@@ -31,6 +30,7 @@ from workers.models.checks import check_target
 from workers.models.endpoint import EndpointClassifier
 from workers.models.image_endpoint import ImageEndpoint
 from workers.models.text_checks import check_text_target
+from workers.runtime.bins import few_bins
 from workers.runtime.context import ShardContext
 from workers.runtime.device import describe, prepare
 from workers.runtime.executor import Files, Holder

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from seatrial.contracts.family import Severity
 from seatrial.families.shared.robust_accuracy import LOOKS
-from seatrial.families.shared.robust_accuracy_flags import OWN_RADIUS
 from seatrial.statistics.proportions import score_interval
 from workers.attacks.gradients import Model
 from workers.attacks.kept_slopes import LOST, are_gone
@@ -177,7 +176,9 @@ def autoattack_small_radius(norm: Norm, epsilon: float, values: int | None) -> D
     message = below_a_level(norm, epsilon, values) or small_radius(norm, epsilon, values)
     if message is None:
         return None
-    return Doubt(OWN_RADIUS, message, "Audit with the radius that the model has to withstand.", "warning")
+    return Doubt(
+        "autoattack_small_radius", message, "Audit with the radius that the model has to withstand.", "warning"
+    )
 
 
 def square_improves(holding_before: int, holding_after: int, examples: int) -> Doubt | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.families.bins import few_bins
+from workers.runtime.bins import few_bins
 
 
 @pytest.mark.parametrize(
