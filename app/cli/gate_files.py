@@ -123,7 +123,7 @@ def default_checks(
     lacking = {kind: spec.extra for kind, spec in families().items() if is_local and missing_packages(spec.extra)}
     others = [kind for kind in families() if kind not in lacking]
     checks = _defaults(named, task) or _defaults(others, task)[:1]
-    left_out = [kind for kind in _kinds(_defaults(lacking, task)) if kind not in named]
+    left_out = [kind for kind in kinds_of(_defaults(lacking, task)) if kind not in named]
     for kind in left_out:
         say(f"{kind} is left out: its packages are not installed here ({how_to_install(lacking[kind])}).")
     if not checks:
@@ -180,7 +180,8 @@ def _with_ball(check: BaseModel) -> str:
     return f"{getattr(check, 'kind', '')}{f' ({ball})' if ball else ''}"
 
 
-def _kinds(checks: Iterable[BaseModel]) -> list[str]:
+def kinds_of(checks: Iterable[BaseModel]) -> list[str]:
+    """Return the families of checks."""
     return [str(getattr(check, "kind", "")) for check in checks]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from app.cli.exits import OF_VERDICT, BadRequestError, CouldNotRunError, Exit
-from app.cli.gate_files import default_checks_of, known_policy, unknown_policy
+from app.cli.gate_files import default_checks_of, kinds_of, known_policy, unknown_policy
 from app.cli.outputs import Outputs
 from app.cli.progress import progress_display, say, say_all
 from app.cli.showing import echo_line
@@ -225,12 +225,12 @@ def _look_up_baseline(ask: Ask, client: Client, prepared: Prepared | None) -> No
         policy = known_policy(ask.policy, client)
         name = name or policy.baseline
         compared = [rule for rule in policy.rules if rule.max_regression is not None and rule.severity == "block"]
-        run = None if ask.checks is None else {getattr(check, "kind", "") for check in ask.checks}
+        checks = ask.checks or policy.checks
         required = [
             rule
             for rule in compared
             if rule.required is True
-            or (rule.required == "if_run" and (run is None or parse_metric(rule.metric).family in run))
+            or (rule.required == "if_run" and (not checks or parse_metric(rule.metric).family in kinds_of(checks)))
         ]
         waiting = [rule.label or rule.metric for rule in required]
     if name is None or name.startswith("aud_") or (ask.bootstraps and not waiting):

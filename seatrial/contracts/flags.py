@@ -71,32 +71,33 @@ SHARED: tuple[FlagSpec, ...] = (
         code="repeated_examples",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="Fewer than nine in ten of the images or texts of the sample are different, or one row of a table "
-        "comes in over one in ten: intervals are of examples drawn each by itself, and one that comes often decides "
-        "for all. Images that are alike but for a grey level once they are brought to 8 by 8 are the same.",
+        meaning="Fewer than nine in ten of the images or texts of the sample are different, or of a table's rows, of "
+        "ten columns and more, where one of them is over one in ten: intervals are of examples drawn each by itself, "
+        "and one that comes often decides for all. Images whose cells, of 8 by 8, have the same means and ends of grey, "
+        "nearly, are the same.",
         remedy="Audit a dataset without copies.",
     ),
     FlagSpec(
         code="one_class",
         severities=("warning",),
         speaks_of=("*",),
-        meaning="Fewer than five examples of the sample, or with three classes and more fewer than a tenth, have "
-        "another label than the most frequent one: next to nothing is known of the other classes, and whoever may "
-        "choose the class chooses the one that holds best.",
+        meaning="Fewer than five examples of the sample, or with three classes and more fewer than a tenth and than "
+        "50, have another label than the most frequent one: next to nothing is known of the other classes, and "
+        "whoever may choose the class chooses the one that holds best. It is asked of data of one label each.",
         remedy="Audit a sample with several classes, or more examples of one where the others are rare.",
     ),
     FlagSpec(
         code="small_unit",
         severities=("warning",),
         speaks_of=(
-            *("mus*", "msus*", "nud", "conformal*", "part_*", "adversarial_accuracy", "robust_accuracy", "certified_*"),
-            *("cce*", "cbs", "average_certified_radius", "attacked_span"),
+            *("mus*", "msus*", "nud", "entropy", "confidence", "conformal*", "part_*", "adversarial_accuracy"),
+            *("robust_accuracy", "certified_*", "cce*", "cbs", "average_certified_radius", "attacked_span"),
         ),
-        meaning="In most columns of the table the values deviate over one and a half times as far from their mean as "
-        "the std of the manifest says, or the radius of the attacks is less than a tenth of such a deviation: it is "
-        "smaller than it looks.",
-        remedy="Give each column's standard deviation in the training data as std in the model's manifest, and a "
-        "radius of a tenth of it or more.",
+        meaning="Half of a table's columns deviate over one and a half times as far from their mean as the std of the "
+        "manifest says, or the noise of certificates is less than a tenth of such a deviation: radii are smaller than "
+        "they look.",
+        remedy="Give each column's standard deviation in the training data as std in the model's manifest, and noise "
+        "of a tenth of a deviation or more.",
     ),
     FlagSpec(
         code="few_bins",

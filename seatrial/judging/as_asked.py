@@ -10,10 +10,12 @@ from seatrial.judging.comparability import departures, nearest_departure
 from seatrial.judging.measured import Measured, MeasuredCheck
 
 
-def is_of_scope(family: str, flag: Flag) -> bool:
-    """Tell whether a flag is of what was asked, and not of how well it was measured."""
-    known = flags_of(family).get(flag.code)
-    return known is not None and known.of_scope
+def spare_scope(policy: Policy, family: str, flags: Sequence[Flag]) -> list[Flag]:
+    """Return the flags of a family without those of what was asked, where the policy names the check: it asks that."""
+    if all(check.kind != family for check in policy.checks):
+        return list(flags)
+    known = flags_of(family)
+    return [flag for flag in flags if flag.code not in known or not known[flag.code].of_scope]
 
 
 class Run(NamedTuple):
@@ -22,12 +24,10 @@ class Run(NamedTuple):
     Attributes:
         checks: Those a policy is judged by.
         departure: Where one it is about was not run, in what the nearest departs from that.
-        is_named: Whether the policy names them: what they ask is what it wants.
     """
 
     checks: Sequence[MeasuredCheck]
     departure: Sequence[str] = ()
-    is_named: bool = False
 
 
 def run_as_asked(policy: Policy, audit: Measured) -> dict[str, Run]:
@@ -41,5 +41,5 @@ def run_as_asked(policy: Policy, audit: Measured) -> dict[str, Run]:
         else:
             # Of a policy that is about none in particular, all.
             is_asked = [not asked or not all(departures(kind, check.params, one) for one in asked) for check in checks]
-            found[kind] = Run([check for check, it in zip(checks, is_asked, strict=True) if it], is_named=bool(asked))
+            found[kind] = Run([check for check, it in zip(checks, is_asked, strict=True) if it])
     return found

@@ -90,8 +90,8 @@ def decide(interval: Range, bound: float, side: Side) -> Outcome:
 def p_value(estimate: Estimate, bound: float, side: Side, *, level: float = ALPHA) -> float | None:
     """Return the smallest error rate at which the interval would decide: two-sided, by duality.
 
-    Of a Clopper-Pearson interval exactly, from the binomial distribution, and of the least of several towards lower
-    bounds; of others by scaling the side towards the bound as a normal distribution's. It is at most ``level``, the
+    Of a Clopper-Pearson interval exactly, from the binomial distribution; of others by scaling the side towards the
+    bound as a normal distribution's, of the least of several the larger of both. It is at most ``level``, the
     interval's own, where that decides.
 
     Returns:
@@ -102,17 +102,15 @@ def p_value(estimate: Estimate, bound: float, side: Side, *, level: float = ALPH
         return None
     if estimate.method == "clopper-pearson":
         return _binomial_p(round(estimate.value * estimate.n), estimate.n, bound, side)
-    # The lower end of the least of several shares is that of the smallest; the upper knows that it was chosen.
-    exact = 0.0
-    if estimate.method == "least":
-        exact = _binomial_p(math.floor(estimate.value * estimate.n + ROUNDING), estimate.n, bound, side)
-        if bound <= estimate.value:
-            return exact
+    # Of the least of several shares the ends may be those of others, and the upper one knows that it was chosen: never
+    # less than of the least by itself.
+    least = estimate.method == "least"
+    exact = _binomial_p(math.floor(estimate.value * estimate.n + ROUNDING), estimate.n, bound, side) if least else 0.0
     gap = bound - estimate.value
     width = found[1] - estimate.value if gap >= 0 else estimate.value - found[0]
     if width <= 0:
         # The value is at the end of its range, and nothing lies beyond.
-        return 1.0 if decide(found, bound, side) == "inconclusive" else 0.0
+        return 1.0 if decide(found, bound, side) == "inconclusive" else exact
     return max(exact, math.erfc(critical(level) * abs(gap) / width / math.sqrt(2)))
 
 

@@ -44,7 +44,7 @@ def further_examples(evidence: Evidence, bound: float, *, times: int = 1) -> int
     if value is None or found is None or evidence.is_fixed or abs(value - bound) < ROUNDING:
         return None
     n, alpha = evidence.judged.n, evidence.level / times
-    if evidence.judged.method in ("clopper-pearson", "least"):
+    if evidence.judged.method == "clopper-pearson" or (evidence.judged.method == "least" and bound < value):
         wanted = _trials(value, bound, alpha)
     elif evidence.discordant is not None:
         wanted = _pairs(evidence.discordant, n, bound, alpha)

@@ -9,12 +9,13 @@ numbers (``may_pass``), and :func:`seatrial.judging.verdict.judge` reads it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seatrial.contracts.estimates import Looks, Result
 from seatrial.contracts.policies import Policy, PolicySource, Rule, RuleOutcome
 from seatrial.contracts.states import RunState
+from seatrial.judging.as_asked import spare_scope
 from seatrial.judging.evidence import is_decided
 from seatrial.judging.measured import Measured, MeasuredCheck
 from seatrial.judging.ranges import named
@@ -66,14 +67,16 @@ def take_look(
         was_doubted: Whether a doubt was seen at an earlier look.
         has_baseline: Whether there is an audit that regressions would be measured from.
     """
-    result = check.result
-    if result is None or result.looks is None:
+    if check.result is None or check.result.looks is None:
         raise ValueError("a look is taken of a check that has numbers, and looks")
+    looks, spared = check.result.looks, spare_scope(policy, check.kind, check.result.flags)
+    result = check.result.model_copy(update={"flags": spared})
+    check = replace(check, result=result)
     blocking = [rule for rule in policy.rules if rule.severity == "block" and named(rule.metric).family == check.kind]
     is_doubted = was_doubted or any(_doubts(rule, check, result, policy.doubts) for rule in blocking)
-    if not result.looks.is_early:
+    if not looks.is_early:
         return Look(is_open=False, is_doubted=is_doubted, may_pass=True)
-    may_pass = not is_doubted and may_pass_at(result.looks, seed)
+    may_pass = not is_doubted and may_pass_at(looks, seed)
     left_open = Look(is_open=True, is_doubted=is_doubted, may_pass=may_pass)
     sharing = _sharing(policy, kinds, check)
     compares = any(rule.max_regression is not None for rule in blocking)

@@ -16,7 +16,7 @@ from seatrial.contracts.policies import Judgement, Outcome, Policy, PolicySource
 from seatrial.contracts.registry import flags_of
 from seatrial.contracts.states import TERMINAL, RunState
 from seatrial.judging import wording
-from seatrial.judging.as_asked import Run, is_of_scope, run_as_asked
+from seatrial.judging.as_asked import Run, run_as_asked, spare_scope
 from seatrial.judging.evidence import LEAVING_ROOM, Adjusted, Evidence, Side, correct, decide, is_decided, p_of
 from seatrial.judging.headlines import headline
 from seatrial.judging.measured import Measured, MeasuredCheck
@@ -125,7 +125,9 @@ def judge(
             compared[key] = compare(metric, estimate, check, audit, baseline, paired)
         return compared[key]
 
-    findings = [_weigh(finding, check, regression) for finding, check in found]
+    weighed = (_weigh(finding, check, regression) for finding, check in found)
+    # The baseline's as well: a regression has both.
+    findings = [replace(one, flags=spare_scope(policy, named(one.metric).family, one.flags)) for one in weighed]
     p_values = [_p_value(finding) for finding in findings]
     adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
     rules = [
@@ -182,7 +184,7 @@ def _find(
     if asked.family not in run:
         yield replace(nothing, refusal=Refusal("skipped", wording.no_family(asked.family, audit), "no_check")), None
         return
-    checks, departure, is_named = run[asked.family]
+    checks, departure = run[asked.family]
     if departure:
         yield replace(nothing, refusal=Refusal("errored", wording.other_check(asked.family, departure))), None
         return
@@ -197,8 +199,7 @@ def _find(
         for metric, estimate in check.published(asked).items():
             is_found = True
             label = label_of(metric) if rule.label is None else rule.label + wording.expanded(rule.metric, metric)
-            flags = [flag for flag in check.result.flags if not (is_named and is_of_scope(asked.family, flag))]
-            found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=flags)
+            found = replace(nothing, metric=metric, label=label + which, estimate=estimate, flags=check.result.flags)
             yield replace(found, highest=highest_of(metric, check), looks=check.looks), check
     if not is_found:
         refusal = Refusal("skipped", wording.no_metric(asked, checks), "not_set_to_measure")

@@ -64,6 +64,16 @@ def test_what_a_policy_asks_itself_is_no_doubt_and_how_well_it_was_measured_is(
     assert tuple(outcome(found, by=one).outcome for one in (named, any_of_them)) == outcomes
 
 
+def test_the_baselines_scope_is_no_doubt_either() -> None:
+    asked = UncertaintySpanParams.model_validate(CHECK).model_dump(mode="json")
+    found = check({"mus_worst": gap(0.1, 0.05, 0.15)}, ("small_radius", "warning"), params=asked)
+    rule = {"metric": f"{SPAN}.mus_worst", "max_regression": 0.2}
+    for checks, expected in (([CHECK], "passed"), ([], "errored")):
+        policy = Policy.model_validate({"name": "release", "rules": [rule], "doubts": "relevant", "checks": checks})
+        (rule_outcome,) = judge(policy, SOURCE, audit(found), baseline=audit(found, name="aud_1")).rules
+        assert rule_outcome.outcome == expected
+
+
 def test_another_beside_it_is_not_judged() -> None:
     """Whoever measures more than is asked for is told the verdict on what is."""
     assert outcome(measured(), measured(0.9, 1, epsilon=0.3)).outcome == "passed"

@@ -43,7 +43,7 @@ def test_each_family_has_a_number_that_whoever_runs_it_measures() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nobody_passes_by_leaving_the_hard_radii_out(name: str) -> None:
+def test_nobody_passes_by_a_small_radius_alone(name: str) -> None:
     easy = audit(check({"cce[radius=0.05]": gap(0.01, 0.0, 0.02)}, kind="certified_calibration"))
     source = PolicySource(id=None, name=name, version=None, digest="sha256:0")
     judgement = judge(presets.get(name), source, easy)
@@ -136,7 +136,8 @@ def test_what_every_number_needs_is_said_and_so() -> None:
         assert ("baseline" in demand.needs) == (demand.asks == "max_regression")
         fields = params_contract(asked.family).model_fields
         assert all(
-            name in {*fields, *families(), *ATTACKS, "attacked"} for name in re.findall("`([a-z_]+)`", demand.needs)
+            name in {*fields, *families(), *ATTACKS, "attacked", "identity"}
+            for name in re.findall("`([a-z_]+)`", demand.needs)
         )
         if "radius" in asked.qualifiers:
             assert float(asked.qualifiers["radius"]) in fields["radii"].default

@@ -20,13 +20,15 @@ SPAN = {"metric": "uncertainty_span.mus", "max": 0.5}
 SIZES = look_sizes(1000)
 
 
-def check(right: float, *, look: int = 3, flags: tuple[str, ...] = (), kind: str = KIND) -> MeasuredCheck:
+def check(
+    right: float, *, look: int = 3, flags: tuple[str, ...] = (), kind: str = KIND, severity: str = "error"
+) -> MeasuredCheck:
     looks = Looks(sizes=SIZES, alphas=spending(len(SIZES)), ended=look)
     n = looks.examples
     hits = round(right * n)
     low, high = clopper_pearson(hits, n, alpha=looks.level)
     accuracy = Estimate(value=hits / n, low=low, high=high, n=n, method="clopper-pearson")
-    flagged = [Flag(code=code, severity="error", message="") for code in flags]
+    flagged = [Flag.model_validate({"code": code, "severity": severity, "message": ""}) for code in flags]
     result = Result(estimates={"clean_accuracy": accuracy}, counts={}, flags=flagged, looks=looks)
     return MeasuredCheck(0, kind, RunState.SUCCEEDED, result, None, {})
 
@@ -57,6 +59,17 @@ def look_at(found: MeasuredCheck, *rules: dict[str, Any], **given: Any) -> Look:
 )
 def test_what_stops_an_audit(found: MeasuredCheck, asked: dict[str, Any], is_open: bool) -> None:
     assert look_at(found, **asked).is_open is is_open
+
+
+def test_what_the_policy_asks_itself_holds_no_early_look_open() -> None:
+    found = check(0.9, severity="warning", flags=("small_radius",))
+    policy = {"name": "p", "rules": [{"metric": "uncertainty_span.mus_worst", "max": 0.5}], "doubts": "relevant"}
+    span = Estimate(value=0.01, low=0.0, high=0.02, n=125, method="gaffke")
+    assert found.result is not None
+    found = replace(found, result=found.result.model_copy(update={"estimates": {"mus_worst": span}}))
+    for checks, is_open in (([{"kind": KIND}], False), ([], True)):
+        asked = Policy.model_validate({**policy, "checks": checks})
+        assert take_look(asked, [KIND], found, seed=0, was_doubted=False, has_baseline=False).is_open is is_open
 
 
 def test_a_doubt_is_remembered_only_where_it_speaks_of_a_blocking_rule() -> None:

@@ -68,6 +68,9 @@ def test_examples_without_an_answer_are_left_out_and_few_are_no_evidence() -> No
         ([1] * 95 + [0] * 5, 2, None),
         ([3] * 91 + [1] * 9, 10, "Of 100 images 9 have another label"),
         ([3] * 90 + [1] * 10, 10, None),
+        # Of many, enough of the others say something by themselves.
+        ([3] * 950 + [1] * 50, 10, None),
+        ([3] * 951 + [1] * 49, 10, "Of 1,000 images 49 have another label"),
         ([0, 1] * 50, 2, None),
     ],
 )

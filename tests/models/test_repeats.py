@@ -27,6 +27,16 @@ def test_copies_with_a_little_noise_are_copies(change: float, is_told: bool) -> 
     assert bool(codes(copies[:20], copies[20:])) == is_told
 
 
+def test_a_small_thing_in_a_large_image_makes_it_another_one() -> None:
+    """A hairline crack leaves the means of 8 by 8 cells as they were."""
+    images = IMAGES[:1, :, :, :].mul(0.5).add(0.2).repeat(1, 1, 7, 7).repeat(40, 1, 1, 1)
+    for at in range(40):
+        row, column = divmod(at, 8)
+        images[at, :, 28 * row : 28 * row + 2, 28 * column : 28 * column + 2] = 1
+    assert codes(images) == []
+    assert codes(torch.rand(30, 1, 2, 4, generator=torch.Generator().manual_seed(4))) == []
+
+
 def test_other_images_are_others_and_one_in_ten_may_come_again() -> None:
     assert codes(IMAGES) == []
     assert codes(torch.cat([IMAGES[:36], IMAGES[:4]])) == []

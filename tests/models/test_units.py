@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from workers.models.units import Deviations, small_unit
+from workers.models.units import Deviations, small_radii, small_unit
 
 
 def deviation(std: list[float], rows: int = 100) -> float | None:
@@ -26,23 +26,29 @@ def test_the_median_is_of_the_columns_that_vary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "radius", "is_said", "told"),
+    ("found", "sigma", "is_said", "told"),
     [
         (1.0, 0.25, True, None),
-        (1.4, 0.25, True, None),
-        (2.9, 1.0, True, "Half of the columns that vary deviate from their mean by over 2.9 times the std"),
-        (1.0, 0.099, True, "The radius of 0.099 is 0.099 of the deviation"),
-        # In units of the table a radius may be large enough all the same; of certificates nobody knows which is meant.
+        (1.4, None, True, None),
+        (1.6, None, True, "Half of the columns that vary deviate from their mean by over 1.6 times the manifest's std"),
+        (1.0, 0.099, True, "Sigma = 0.099 is 0.099 of the deviation of a column"),
+        # In units of the table, as nobody says what a unit is, noise may be large enough all the same.
         (5.0, 1.0, False, None),
-        (5.0, 0.25, False, "The radius of 0.25 is 0.05 of the deviation"),
-        (5.0, None, False, "Half of the columns that vary deviate from their mean by over 5 times a unit of the table"),
-        (1.4, None, False, None),
+        (5.0, 0.25, False, "Sigma = 0.25 is 0.05 of the deviation"),
+        (5.0, None, False, None),
         (None, 1e-6, True, None),
     ],
 )
-def test_a_radius_that_is_smaller_than_it_looks_is_told(
-    found: float | None, radius: float | None, is_said: bool, told: str | None
+def test_a_unit_that_is_no_deviation_is_told(
+    found: float | None, sigma: float | None, is_said: bool, told: str | None
 ) -> None:
-    flags = small_unit(found, radius, is_said=is_said)
+    flags = small_unit(found, sigma, is_said=is_said)
     assert [flag.severity for flag in flags] == ["warning"] * (told is not None)
     assert told is None or flags[0].message.startswith(told)
+
+
+def test_each_radius_is_held_against_the_deviation_by_itself() -> None:
+    radii = {"small_radius": 0.1, "autoattack_small_radius": 0.099}
+    assert [flag.code for flag in small_radii(1.0, radii)] == ["autoattack_small_radius"]
+    assert [flag.code for flag in small_radii(5.0, radii)] == list(radii)
+    assert small_radii(None, radii) == []

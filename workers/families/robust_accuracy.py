@@ -296,7 +296,7 @@ def doubt(records: Records, ensemble: AutoAttack, *, of: str = "AutoAttack") -> 
         checks.zero_gradients(without_gradient, started),
         _slopes(sound, list(held.values())[-1]),
         # Records from before it was kept do not tell.
-        checks.autoattack_small_radius(
+        checks.autoattack_radius(
             ensemble.norm, ensemble.epsilon, sound[VALUES][0].as_py() if VALUES in sound.column_names else None
         ),
         _square(held, ensemble, records.num_rows),

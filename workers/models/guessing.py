@@ -9,9 +9,10 @@ from seatrial.contracts.estimates import Flag
 from seatrial.statistics.normal import normal_quantile
 from workers.models.validating import ALPHA, CONSTANT_EXAMPLES, ERRORED, Wording
 
-FEWEST, OTHERS, OTHER_SHARE = 20, 5, 0.1
+FEWEST, OTHERS, OTHER_SHARE, ENOUGH = 20, 5, 0.1, 50
 """Examples from which on it is asked of how many classes they are, and how many are not to be of the commonest; the
-same as a share where there are three classes and more, of which a rare one is not what the model is for."""
+same as a share where there are three classes and more, of which a rare one is not what the model is for, until they
+are enough to say something by themselves."""
 
 
 def agreement_by_chance(predictions: NDArray[np.int64], labels: NDArray[np.int64]) -> tuple[float, float]:
@@ -73,7 +74,7 @@ def one_class(labels: NDArray[np.int64], classes: int, thing: str) -> list[Flag]
     if len(labels) < FEWEST:
         return []
     others = len(labels) - int(np.unique(labels, return_counts=True)[1].max())
-    if others >= max(OTHERS, OTHER_SHARE * len(labels) if classes > 2 else 0):
+    if others >= max(OTHERS, min(OTHER_SHARE * len(labels), ENOUGH) if classes > 2 else 0):
         return []
     return [
         Flag(

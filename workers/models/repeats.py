@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
+from torch.nn.functional import adaptive_avg_pool2d, adaptive_max_pool2d
 
 from seatrial.contracts.estimates import Flag
 
@@ -34,8 +34,9 @@ def repeated_examples(distinct: int, examples: int, thing: str) -> list[Flag]:
     ]
 
 
-CELLS, ALIKE = 8, 1 / 255
-"""Images are compared as so many cells a side; who copies one with a little noise leaves their means as they were."""
+CELLS, ALIKE, NEARLY = 8, 1 / 255, 8 / 255
+"""Images are compared as so many cells a side, by their means, and by their least and largest pixels: who copies one
+with a little noise leaves these as they were, and a small thing that is in one image alone does not."""
 
 OFTEN, MANY_COLUMNS = 0.1, 10
 """Share of a table's rows that one may be, of so many columns and more: of fewer, rows are often the same."""
@@ -53,7 +54,9 @@ class Distinct:
     def see_images(self, images: Tensor) -> None:
         """Take images (n, channels, height, width) of pixels."""
         self._examples += len(images)
-        for cells in adaptive_avg_pool2d(images.float(), CELLS).flatten(1):
+        means, pixels = adaptive_avg_pool2d(images.float(), CELLS).flatten(1), images.float()
+        ends = [sign * adaptive_max_pool2d(sign * pixels, CELLS).flatten(1) * (ALIKE / NEARLY) for sign in (1, -1)]
+        for cells in torch.cat([means, *ends], 1):
             if self._cells is None:
                 self._cells = cells[None]
             elif float((self._cells - cells).abs().amax(1).min()) > ALIKE:

@@ -1,5 +1,7 @@
 """Whether the unit in which radii of a table are told is the deviation of its columns."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -36,22 +38,23 @@ class Deviations:
         return float(varying.median()) if len(varying) else None
 
 
-def small_unit(deviation: float | None, radius: float | None, *, is_said: bool) -> list[Flag]:
-    """Doubt a radius that is smaller than it looks: in a unit that is no deviation, or within next to nothing.
+def small_unit(deviation: float | None, sigma: float | None, *, is_said: bool) -> list[Flag]:
+    """Doubt a unit that is no deviation, as the manifest says, and noise that is small beside one.
 
     Args:
         deviation: Median of the columns, in units.
-        radius: Of the attacks, in units; None where there are several, as of certificates.
+        sigma: Of the noise of certificates, in units; None where there is none.
         is_said: Whether the manifest says what the unit is.
     """
     if deviation is None:
         return []
     why = []
-    if deviation > TIMES and (is_said or radius is None):
-        unit = "the std of the manifest" if is_said else "a unit of the table, as the manifest gives no std"
-        why.append(f"half of the columns that vary deviate from their mean by over {deviation:.3g} times {unit}")
-    if radius is not None and radius < LEAST_RADIUS * deviation:
-        why.append(f"the radius of {radius:g} is {radius / deviation:.2g} of the deviation of a column")
+    if is_said and deviation > TIMES:
+        why.append(
+            f"half of the columns that vary deviate from their mean by over {deviation:.3g} times the manifest's std"
+        )
+    if sigma is not None and sigma < LEAST_RADIUS * deviation:
+        why.append(f"sigma = {sigma:g} is {sigma / deviation:.2g} of the deviation of a column")
     if not why:
         return []
     told = ", and ".join(why)
@@ -60,6 +63,27 @@ def small_unit(deviation: float | None, radius: float | None, *, is_said: bool) 
             code="small_unit",
             severity="warning",
             message=f"{told[0].upper()}{told[1:]}: radii are smaller than they look. Give each column's standard "
-            f"deviation in the training data as std, and a radius of at least {LEAST_RADIUS:g} of it.",
+            f"deviation in the training data as std, and noise of at least {LEAST_RADIUS:g} of it.",
         )
+    ]
+
+
+def small_radii(deviation: float | None, radii: Mapping[str, float]) -> list[Flag]:
+    """Doubt attacks on rows of a table within a radius that is small beside the deviation of a column.
+
+    Args:
+        deviation: Median of the columns, in units.
+        radii: In units, by the code of the flag that speaks of what was measured within them.
+    """
+    if deviation is None:
+        return []
+    return [
+        Flag(
+            code=code,
+            severity="warning",
+            message=f"The radius of {radius:g} is {radius / deviation:.2g} of the deviation of a column: within so "
+            "little most models withstand without having been made to. Audit with a tenth of a deviation, or more.",
+        )
+        for code, radius in radii.items()
+        if radius < LEAST_RADIUS * deviation
     ]

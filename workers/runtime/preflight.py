@@ -1,6 +1,7 @@
 """The stage every check begins with: do model, data and parameters fit together."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from workers.models import gives_gradients
 from workers.models.checks import preflight
 from workers.models.guessing import one_class
 from workers.models.text_preflight import preflight_tags, preflight_texts
-from workers.models.units import small_unit
+from workers.models.units import small_radii, small_unit
 from workers.models.validating import (
     PreflightReport,
     Wording,
@@ -90,8 +91,16 @@ def run_preflight(family: AnyFamily, job: ShardJob, context: ShardContext) -> tu
     if seen.drawn is not None:
         flags += one_class(seen.drawn, seen.target.classes, "example")
     said = manifest.features is not None and manifest.features.std is not None
-    flags += small_unit(report.deviation, getattr(job.params, "epsilon", None), is_said=said)
+    flags += small_unit(report.deviation, getattr(job.params, "sigma", None), is_said=said)
+    flags += small_radii(report.deviation, _radii(job.params))
     return pa.table(columns), flags
+
+
+def _radii(params: Any) -> dict[str, float]:
+    """Return the radii of attacks by the flag that would doubt them: the check's, and AutoAttack's own."""
+    own, robust = getattr(params, "epsilon", None), getattr(params, "robust_accuracy", None)
+    found = {} if own is None else {"small_radius": float(own)}
+    return found if robust is None else found | {"autoattack_small_radius": float(robust.epsilon)}
 
 
 def _images(manifest: ModelManifest, job: ShardJob, context: ShardContext) -> _Look:

@@ -1,12 +1,12 @@
 """Doubts about a robust accuracy."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from seatrial.contracts.family import FlagSpec
-from seatrial.families.shared.radius_flags import REMEDY, SMALL
+from seatrial.families.shared.radius_flags import BELOW, NAMED, REMEDY, SMALL
 
-OWN_RADIUS = "autoattack_small_radius"
+OWN_RADIUS = frozenset({"autoattack_radius_below_a_level", "autoattack_small_radius"})
 """Of a radius of AutoAttack's own; where all attacks have one, the family says it."""
 
 FLAGS: tuple[FlagSpec, ...] = (
@@ -37,11 +37,19 @@ FLAGS: tuple[FlagSpec, ...] = (
         "backward pass; until then only Square counts.",
     ),
     FlagSpec(
-        code=OWN_RADIUS,
+        code="autoattack_radius_below_a_level",
+        severities=("warning",),
+        speaks_of=("robust_accuracy",),
+        meaning="Of AutoAttack's own radius. " + BELOW,
+        remedy=REMEDY,
+    ),
+    FlagSpec(
+        code="autoattack_small_radius",
         severities=("warning",),
         speaks_of=("robust_accuracy",),
         meaning="Of AutoAttack's own radius. " + SMALL,
-        remedy=REMEDY,
+        remedy=REMEDY + NAMED,
+        of_scope=True,
     ),
     FlagSpec(
         code="failed_gradient_check",
@@ -88,14 +96,14 @@ FLAGS: tuple[FlagSpec, ...] = (
 )
 
 
-def with_flags_about(own: Sequence[FlagSpec], *metrics: str, without: str | None = None) -> tuple[FlagSpec, ...]:
+def with_flags_about(own: Sequence[FlagSpec], *metrics: str, without: Collection[str] = ()) -> tuple[FlagSpec, ...]:
     """Return a family's own flags, and those of AutoAttack that are none of them.
 
     Args:
         own: Of the family.
         metrics: What AutoAttack found is published as; none: as it names it itself.
-        without: Code of one that the family never raises.
+        without: Codes of those that the family never raises.
     """
-    codes = {without, *(flag.code for flag in own)}
+    codes = {*without, *(flag.code for flag in own)}
     others = [flag for flag in FLAGS if flag.code not in codes]
     return (*own, *(replace(flag, speaks_of=metrics) if metrics else flag for flag in others))

@@ -25,7 +25,7 @@ FLAGS: tuple[FlagSpec, ...] = (
     FlagSpec(
         code="few_steps",
         severities=("warning",),
-        speaks_of=(*KEPT, "overestimate", "gain_over_static", "selective_error"),
+        speaks_of=WITHIN,
         meaning="The attacks are too short to say what an attacker reaches: fewer than 20 steps, steps that together "
         "go less than one and a quarter times the radius, or no iteration of those that simulate the defence.",
         remedy="Audit with the defaults, or with more.",

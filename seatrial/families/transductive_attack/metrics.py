@@ -132,7 +132,7 @@ METRICS = (
         unit="1",
         better="higher",
         description="Lowest `robustness` of the defended model under any attack within the radius, on the examples "
-        "that errored under none.",
+        "that errored under none; of `identity`, which is no defence, it is not published.",
         depends_on=all_but(*OTHER_ROWS),
     ),
     Metric(

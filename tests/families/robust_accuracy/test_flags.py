@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seatrial.families.shared.robust_accuracy_flags import OWN_RADIUS
 from tests.attacks import test_confined as confined
 from tests.attacks.autoattack.networks import NET, Linear, near_the_middle
 from tests.families.in_memory import Model
@@ -126,20 +127,20 @@ def test_slopes_that_are_gone_near_by_count_where_the_image_held() -> None:
 
 
 def test_a_radius_that_hardly_anybody_asks_about_is_told() -> None:
-    told = {"autoattack_small_radius": "warning"}
+    told, below = {"autoattack_small_radius": "warning"}, {"autoattack_radius_below_a_level": "warning"}
     for values, norm, epsilon, found in (
-        (784, "linf", 1e-6, told),
+        (784, "linf", 1e-6, below),
         (784, "linf", 0.0074, told),
         (784, "linf", 0.0078, {}),
         (0, "linf", 1e-6, {}),
         (784, "l2", 0.13, told),
         (784, "l2", 0.142, {}),
-        (150_528, "l2", 0.3, told),
+        (150_528, "l2", 0.3, below),
         (150_528, "l2", 0.5, {}),
     ):
         assert codes(sound(values=[values] * 40), epsilon=epsilon, norm=norm) == found
-    assert "autoattack_small_radius" in flags(parameters(epsilon=0.001), TEN, SOUND)
-    assert "autoattack_small_radius" not in flags(parameters(epsilon=0.01), TEN, SOUND)
+    assert "autoattack_radius_below_a_level" in flags(parameters(epsilon=0.001), TEN, SOUND)
+    assert not OWN_RADIUS & flags(parameters(epsilon=0.01), TEN, SOUND).keys()
 
 
 def test_a_model_that_watches_what_every_step_moves_is_told() -> None:

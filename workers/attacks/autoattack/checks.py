@@ -165,20 +165,19 @@ def failed_gradient_check(gone: int, held: int) -> Doubt | None:
     )
 
 
-def autoattack_small_radius(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
-    """Doubt attacks within a radius that hardly anybody asks about: it need not be that of the other attacks.
+def autoattack_radius(norm: Norm, epsilon: float, values: int | None) -> Doubt | None:
+    """Doubt attacks within next to nothing, or a radius hardly anybody asks about: it need not be the other attacks'.
 
     Args:
         norm: Of the ball.
         epsilon: Radius, in pixels' units.
         values: Numbers of an image; 0 of a table's rows, None where nobody knows.
     """
-    message = below_a_level(norm, epsilon, values) or small_radius(norm, epsilon, values)
-    if message is None:
-        return None
-    return Doubt(
-        "autoattack_small_radius", message, "Audit with the radius that the model has to withstand.", "warning"
-    )
+    remedy = "Audit with the radius that the model has to withstand."
+    if message := below_a_level(norm, epsilon, values):
+        return Doubt("autoattack_radius_below_a_level", message, remedy, "warning")
+    message = small_radius(norm, epsilon, values)
+    return None if message is None else Doubt("autoattack_small_radius", message, remedy, "warning")
 
 
 def square_improves(holding_before: int, holding_after: int, examples: int) -> Doubt | None:

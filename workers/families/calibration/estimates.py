@@ -134,7 +134,7 @@ def worst_group(groups: dict[str, GroupAccuracy]) -> Estimate:
     if not groups:
         return estimate(None, None, 0)
     lowest = min(groups.values(), key=lambda one: one.accuracy)
-    return estimate(lowest.accuracy, worst_interval(groups), lowest.n, "clopper-pearson")
+    return estimate(lowest.accuracy, worst_interval(groups), lowest.n, "least")
 
 
 def worst_group_error(groups: dict[str, GroupCalibration]) -> Estimate:

@@ -50,7 +50,7 @@ def autoattack_doubted(params: TransductiveAttackParams, done: Mapping[str, Reco
         flag.model_copy(update={"message": adapting}) if flag.code == "optimizes_at_inference" else flag
         for flag in flags
         # Told of all attacks.
-        if flag.code != OWN_RADIUS
+        if flag.code not in OWN_RADIUS
     ]
 
 
