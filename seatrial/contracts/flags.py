@@ -73,8 +73,8 @@ SHARED: tuple[FlagSpec, ...] = (
         speaks_of=("*",),
         meaning="Fewer than nine in ten of the images or texts of the sample are different, or of a table's rows, of "
         "ten columns and more, where one of them is over one in ten: intervals are of examples drawn each by itself, "
-        "and one that comes often decides for all. Images whose cells, of 8 by 8, have the same means and ends of grey, "
-        "nearly, are the same.",
+        "and one that comes often decides for all. Images whose cells, of 8 by 8, have the same means and ends of "
+        "grey, nearly, are the same.",
         remedy="Audit a dataset without copies.",
     ),
     FlagSpec(
