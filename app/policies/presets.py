@@ -59,6 +59,7 @@ def get(name: str) -> Policy:
             "required": "if_run" if demand.is_key else False,
         }
         for demand in DEMANDS
+        if name in demand.of
     ]
     return Policy.model_validate({"name": name, "description": description, "rules": rules, **settings})
 
@@ -87,6 +88,8 @@ _ASKED = {"max": "at most", "min": "at least", "max_regression": "worse than the
 
 
 def _cell(demand: Demand, name: str) -> str:
+    if name not in demand.of:
+        return "-"
     told = format_bound(demand.bounds[list(POLICIES).index(name)])
     return f"{told} (warns)" if name in demand.warns else told
 
