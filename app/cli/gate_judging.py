@@ -230,7 +230,7 @@ def _look_up_baseline(ask: Ask, client: Client, prepared: Prepared | None) -> No
             rule
             for rule in compared
             if rule.required is True
-            or (rule.required == "if_run" and (not checks or parse_metric(rule.metric).family in kinds_of(checks)))
+            or (rule.required == "if_run" and parse_metric(rule.metric).family in kinds_of(checks))
         ]
         waiting = [rule.label or rule.metric for rule in required]
     if name is None or name.startswith("aud_") or (ask.bootstraps and not waiting):

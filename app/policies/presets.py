@@ -21,7 +21,7 @@ VERSION = 7
 """Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules, 4
 calls the illusion gap what it is, 5 gives ``lenient`` half the room for it and asks for an accuracy, 6 for what attacks
 leave of it, and 7 for that, an accuracy and the least accurate group of every family that has them, and that what is
-run measures what is asked; it tells what attacks leave of texts."""
+run measures what is asked; the first two tell what attacks leave of texts."""
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
@@ -71,7 +71,7 @@ def describe() -> str:
         "",
         "No family is required: rules about a check that was not run are skipped, and the headline counts those that",
         "found something. Of a check that was run, a rule that finds nothing is errored where the table says so under",
-        "Needs (`if_run`): nobody passes by leaving out radii or levels that are.",
+        "Needs (`if_run`; `-`: no such rule): nobody passes by leaving out radii or levels that are.",
         "",
         f"| Metric | Asked | {' | '.join(POLICIES)} | Needs | Why |",
         "| --- | --- |" + " --- |" * (len(POLICIES) + 2),

@@ -27,7 +27,9 @@ def mild_noise(audit: Audit) -> list[Flag]:
     """Flag words that are hit less hard than the level says, or fewer words."""
     params, why = audit.params, []
     if params.phi is not None and params.phi < audit.highest and heeding_phi(params.variant) & set(audit.attackers):
-        why.append(f"an attacked word is hit with phi = {params.phi:g}, at the level {audit.highest:g} too")
+        why.append(
+            f"an attacked word is hit with phi = {params.phi:g}, at levels above it too, up to {audit.highest:g}"
+        )
     if params.selects == "paper":
         why.append("words are selected as the paper's text says, by a coin for each, which attacks fewer")
     if not why:
