@@ -26,6 +26,7 @@ from seatrial.contracts.perturb import (
     drawn_among,
 )
 from seatrial.noise.edits import levenshtein
+from seatrial.noise.graphemes import graphemes
 from seatrial.noise.lexicons import Lexicons
 
 WAITING = 8
@@ -196,7 +197,7 @@ def perturb(
         raise InvalidRequestError(str(error), pointer=f"/{error.lacking.field}") from error
     for index, example in enumerate(body.texts or body.sentences or (), body.first):
         before = _texts(body, example)
-        characters = sum(map(len, before))
+        characters = sum(len(graphemes(text)) for text in before)
         for cell in body.cells():
             check(made)
             made += 1

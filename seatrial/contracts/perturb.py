@@ -188,7 +188,10 @@ class PerturbedRead(Read):
     )
     tokens: int = Field(description="Words and punctuation marks of the text as it was, both parts of a pair together.")
     changed: int = Field(description="How many of them changed.")
-    characters: int = Field(description="Characters of the text as it was; between tokens of a sentence, one space.")
+    characters: int = Field(
+        description="Characters of the text as it was, a letter with its accents as one; between tokens of a sentence, "
+        "one space."
+    )
     edits: int = Field(description="Levenshtein distance: characters put in, left out or replaced.")
     edits_per_character: float = Field(description="`edits` over `characters`; 0 of an empty text.")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 SUM_TOLERANCE = 1e-3
 """Probabilities may miss a sum of 1 by this, and by half a unit in the last digit for each class where they were
 rounded: four classes at three digits by 0.002."""
-FEWEST_DIGITS, MOST_DIGITS = 2, 6
+FEWEST_DIGITS, MOST_DIGITS = 1, 6
 """Digits to which probabilities are taken to have been rounded."""
 RANGE_TOLERANCE = 1e-6
 """And each may miss [0, 1] by this, as a float32 softmax does."""
@@ -23,8 +23,8 @@ def is_in_range(row: Sequence[float]) -> bool:
 def sum_tolerance(row: Sequence[float]) -> float:
     """Return by how much probabilities may miss a sum of 1, judged by their number and digits.
 
-    >>> sum_tolerance([0.333, 0.333, 0.332]), sum_tolerance([0.25] * 4)
-    (0.001500001, 0.020000001)
+    >>> sum_tolerance([0.333, 0.333, 0.332]), sum_tolerance([0.25] * 4), sum_tolerance([0.2] * 4)
+    (0.001500001, 0.020000001, 0.200000001)
     """
     for digits in range(FEWEST_DIGITS, MOST_DIGITS + 1):
         if all(abs(value * 10**digits - round(value * 10**digits)) < 1e-6 for value in row):

@@ -2,11 +2,15 @@
 
 from rapidfuzz.distance import Levenshtein
 
+from seatrial.noise.graphemes import graphemes
+
 
 def levenshtein(before: str, after: str) -> int:
-    """Return the least number of characters inserted, deleted or put for another that make one text of the other.
+    r"""Return the least number of characters inserted, deleted or put for another that make one text of the other.
 
-    >>> levenshtein("vandalism", "vndlsm"), levenshtein("", "abc")
-    (3, 3)
+    A character is a grapheme cluster: a letter with its accents counts once.
+
+    >>> levenshtein("vandalism", "vndlsm"), levenshtein("", "abc"), levenshtein("cafe\u0301", "cafes\u0301")
+    (3, 3, 2)
     """
-    return Levenshtein.distance(before, after)
+    return Levenshtein.distance(graphemes(before), graphemes(after))

@@ -1,3 +1,4 @@
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -5,7 +6,8 @@ from seatrial.noise.edits import levenshtein
 
 
 def by_rows(before: str, after: str) -> int:
-    """Wagner and Fischer's dynamic programme."""
+    """Wagner and Fischer's dynamic programme, of grapheme clusters."""
+    before, after = regex.findall(r"\X", before), regex.findall(r"\X", after)
     row = list(range(len(after) + 1))
     for i, one in enumerate(before, 1):
         above, row = row, [i]
@@ -21,3 +23,8 @@ def test_agrees_with_a_dynamic_programme(before: str, after: str) -> None:
 
 def test_counts_characters_not_bytes() -> None:
     assert levenshtein("naïve 🧑", "naive 🧒") == 2
+
+
+def test_counts_a_letter_with_its_accents_once() -> None:
+    assert levenshtein("a\u0301e\u0301", "a\u0301") == 1
+    assert levenshtein("का", "की") == 1

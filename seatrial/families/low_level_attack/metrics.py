@@ -167,8 +167,8 @@ METRICS = (
         label="Characters changed by {attacker}, level {level}",
         unit="1",
         better="neither",
-        description="Mean Levenshtein distance between a text and what became of it, per character of the text; a "
-        "tagged sentence is its tokens with a space between.",
+        description="Mean Levenshtein distance between a text and what became of it, per character of the text "
+        "(grapheme clusters: a letter with its accents is one); a tagged sentence is its tokens with a space between.",
         depends_on=_depends(),
         range=FROM_ZERO,
         per_example=value("attack_{attacker}", "characters_changed[level={level}]"),

@@ -12,6 +12,7 @@ from seatrial.contracts.models import TAGGING
 from seatrial.families.low_level_attack.params import LowLevelAttackParams
 from seatrial.noise.copies import noisy_copy
 from seatrial.noise.edits import levenshtein
+from seatrial.noise.graphemes import graphemes
 from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber
 from seatrial.noise.seeding import noise_generator, word_forms
@@ -193,7 +194,7 @@ def judge(
         | {
             "correct": answer.correct(example.truths, decided),
             "flipped": answer.flipped(before, decided),
-            "characters_changed": _fraction(distance, sum(len(old) for old, _ in pairs)),
+            "characters_changed": _fraction(distance, sum(len(graphemes(old)) for old, _ in pairs)),
             "tokens_changed": noisy.changed_share,
         }
     )
