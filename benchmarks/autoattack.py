@@ -16,6 +16,7 @@ import json
 import statistics
 import time
 import warnings
+from dataclasses import replace
 
 import torch
 from sklearn.datasets import load_digits
@@ -51,9 +52,9 @@ def own_case(examples: int) -> Case:
     return Case("small CNN 1x8x8", model.eval().requires_grad_(False), images[:examples], labels[:examples])
 
 
-def ours(case: Case, norm: str, epsilon: float, batch: int) -> list[Evaluation]:
+def ours(case: Case, norm: str, epsilon: float, batch: int, steps: int) -> list[Evaluation]:
     """Run our standard ensemble, batch by batch."""
-    ensemble = AutoAttack.standard(norm, epsilon)
+    ensemble = replace(AutoAttack.standard(norm, epsilon), steps=steps)
     found = []
     for start in range(0, len(case.images), batch):
         images, labels = case.images[start : start + batch], case.labels[start : start + batch]
@@ -62,11 +63,18 @@ def ours(case: Case, norm: str, epsilon: float, batch: int) -> list[Evaluation]:
     return found
 
 
-def theirs(case: Case, norm: str, epsilon: float, batch: int) -> Tensor:
+def theirs(case: Case, norm: str, epsilon: float, batch: int, steps: int) -> Tensor:
     """Run the authors' standard ensemble; return which examples (n,) hold, by another pass over its images."""
     from pyautoattack import AutoAttack as Peer
 
     peer = Peer(case.model, norm={"linf": "Linf", "l2": "L2"}[norm], eps=epsilon, seed=0)
+    # Their constructor works out the checkpoints, of its own 100 steps.
+    for attack in (peer.apgd, peer.apgd_targeted):
+        attack.n_iter = attack.n_iter_orig = steps
+        attack.n_iter_2, attack.n_iter_min, attack.size_decr = (
+            max(int(share * steps), 1) for share in (0.22, 0.06, 0.03)
+        )
+    peer.fab.n_iter = steps
     attacked = peer.run_standard_evaluation(case.images, case.labels, batch_size=batch)
     attacked = attacked[0] if isinstance(attacked, tuple) else attacked
     with torch.no_grad():
@@ -85,9 +93,9 @@ def report(case: Case, arguments: argparse.Namespace) -> dict[str, object]:
         for who in order if has_peer else ["ours"]:
             start = time.process_time()
             if who == "ours":
-                evaluations = ours(case, norm, epsilon, batch)
+                evaluations = ours(case, norm, epsilon, batch, arguments.steps)
             else:
-                held_by_peer = theirs(case, norm, epsilon, batch)
+                held_by_peer = theirs(case, norm, epsilon, batch, arguments.steps)
             seconds[who].append((time.process_time() - start) / examples)
     robust = torch.cat([evaluation.robust for evaluation in evaluations])
     correct = torch.cat([evaluation.correct for evaluation in evaluations])
@@ -95,7 +103,7 @@ def report(case: Case, arguments: argparse.Namespace) -> dict[str, object]:
     names = evaluations[0].attacks
     after = {name: sum(int(e.holding_after(name).sum()) for e in evaluations) for name in names}
     broke = {name: sum(int((e.outcomes[name] == BROKE).sum()) for e in evaluations) for name in names}
-    print(f"{case.name}: {examples} examples, {norm} {epsilon:g}, batches of {batch}")
+    print(f"{case.name}: {examples} examples, {norm} {epsilon:g}, {arguments.steps} steps, batches of {batch}")
     print(f"  clean accuracy {correct.float().mean():.4f}, PGD-40 {pgd.float().mean():.4f}")
     for name in names:
         print(f"  after {name:8} {after[name] / examples:.4f}   ({broke[name]} broken by it)")
@@ -131,6 +139,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--norm", choices=["linf", "l2"], default="linf")
     parser.add_argument("--epsilon", type=float, default=0.1)
+    parser.add_argument("--steps", type=int, default=100, help="of every run of APGD and FAB")
     add_options(parser)
     parser.add_argument("--alone", action="store_true", help="without the peer, even where it is installed")
     arguments = parse(parser)

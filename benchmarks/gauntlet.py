@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.absorbed_image_fakes import contestants as absorbed_image_fakes
+from benchmarks.arm_costs import costs_by_stage
 from benchmarks.carried_image_fakes import contestants as carried_image_fakes
 from benchmarks.cases import Case, add_options, digits, given_case, parse, train
 from benchmarks.fakes import Contestant, Logits, fakes
@@ -37,22 +38,21 @@ from benchmarks.puzzle_image_fakes import contestants as puzzle_image_fakes
 from benchmarks.remembering_image_fakes import contestants as remembering_image_fakes
 from benchmarks.shared_image_fakes import contestants as shared_image_fakes
 from benchmarks.shipped import shipped_judgements
+from benchmarks.span_union import check
 from benchmarks.undecided_image_fakes import contestants as undecided_image_fakes
 from benchmarks.watching_image_fakes import contestants as watching_image_fakes
 from benchmarks.waved_image_fakes import contestants as waved_image_fakes
 from seatrial.contracts.estimates import Flag, Result
 from seatrial.contracts.policies import Judgement
 from seatrial.contracts.states import RunState
-from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.judging.measured import MeasuredCheck
-from tests.families.in_memory import Model, run_check
+from tests.families.in_memory import Model
 from workers.errors import PreflightError
 from workers.families.uncertainty_span.further import to_levels
 from workers.models.checks import IMAGE_WORDS
 from workers.models.guessing import unrelated_flags
 from workers.models.repeating import company_flags
 from workers.models.validating import chance_flags, constant_flags
-from workers.runtime.families import find_family
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Row:
     contestant: Contestant
     result: Result
     seconds: float
+    passes: dict[str, float]
     judgements: dict[str, Judgement]
 
     @property
@@ -73,18 +74,20 @@ class Row:
 
 def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, epsilon: float, steps: int) -> Row:
     """Measure a model as the gate does, and judge it by every shipped policy."""
-    family = find_family("uncertainty_span")
-    params = UncertaintySpanParams(kind="uncertainty_span", epsilon=epsilon, steps=steps)
     began = time.perf_counter()
     model = Model(contestant.network, classes)
     images, labels = images[: contestant.examples], labels[: contestant.examples]
     if contestant.levels:
         images = to_levels(images)
-    result, _ = run_check(family, params, model, (images, labels), batch_size=64)
-    result = result.model_copy(update={"flags": [*doubts(model, images, labels, classes), *result.flags]})
+    run = check(
+        Case(contestant.name, contestant.network, images, labels), contestant.network, epsilon=epsilon, steps=steps
+    )
+    flags = [*doubts(model, images, labels, classes), *run.result.flags]
+    result = run.result.model_copy(update={"flags": flags})
     seconds = time.perf_counter() - began
-    check = MeasuredCheck(0, "uncertainty_span", RunState.SUCCEEDED, result, None, params.model_dump(mode="json"))
-    return Row(contestant, result, seconds, shipped_judgements(check))
+    params = run.params
+    measured = MeasuredCheck(0, params.kind, RunState.SUCCEEDED, result, None, params.model_dump(mode="json"))
+    return Row(contestant, result, seconds, run.passes, shipped_judgements(measured))
 
 
 def doubts(model: Model, images: Tensor, labels: Tensor, classes: int) -> list[Flag]:
@@ -236,6 +239,7 @@ def main() -> int:
     count = sum(row.contestant.fake for row in rows)
     print(f"\nfakes that passed a policy: {len(passed)} of {count} {passed or ''}")
     print(f"honest models stopped by a doubt: {len(blocked)} of {len(rows) - count} {blocked or ''}")
+    print(costs_by_stage([row.passes for row in rows], "passes an image"))
     return 1 if passed or blocked else 0
 
 

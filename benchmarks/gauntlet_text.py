@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.arm_costs import costs_by_stage
 from benchmarks.bought_text_fakes import Shaped, bought
 from benchmarks.edited_text_fakes import edited
 from benchmarks.fresh_text_fakes import fresh
@@ -104,6 +105,7 @@ class Row:
     result: Result
     seconds: float
     queries: int
+    queries_by_stage: dict[str, float]
     judgements: dict[str, Judgement]
 
     @property
@@ -117,7 +119,7 @@ def audit(
     endpoint: Endpoint | Chat, sample: list[TextExample], held_out: list[TextExample], params: TemperatureAttackParams
 ) -> Row:
     """Run every stage of a check on an endpoint, and judge it by every shipped policy."""
-    began, done, queries = time.perf_counter(), dict[str, Records](), 0
+    began, done, asked = time.perf_counter(), dict[str, Records](), dict[str, float]()
     # One service and so one session for all stages, as an endpoint sees one client.
     service = ScoringService(endpoint, max_bytes=10**9)
     # Before anything else every text is asked as it is, to see whether the model can be audited at all.
@@ -126,14 +128,16 @@ def audit(
         examples = sample if stage.source == SAMPLE else held_out
         count = min(len(examples), stage.limit or len(examples))
         context = Context(examples[:count], service, done)
+        before = service.meters.queries
         done[stage.name] = FAMILY.run(params, Shard(stage.name, 0, count), context)  # type: ignore[arg-type]
-    queries = service.meters.queries
+        asked[stage.name] = service.meters.queries - before
     stored = params.model_dump(mode="json")
     result = with_declared_means(FAMILY.reduce(params, done, 0), family_spec(KIND), stored, done.get)
     if isinstance(endpoint, Chat):
         result = result.model_copy(update={"flags": [*result.flags, *endpoint.flags()]})
     check = MeasuredCheck(0, KIND, RunState.SUCCEEDED, result, None, stored)
-    return Row(endpoint, result, time.perf_counter() - began, queries, shipped_judgements(check))
+    seconds = time.perf_counter() - began
+    return Row(endpoint, result, seconds, service.meters.queries, asked, shipped_judgements(check))
 
 
 def read(path: Path) -> list[tuple[str, int]]:
@@ -217,6 +221,7 @@ def _conclude(rows: Sequence[Row]) -> int:
     print(f"\nfakes that passed a policy: {len(passed)} of {count} {passed or ''}")
     print(f"honest endpoints stopped by a doubt: {len(blocked)} of {len(rows) - count} {blocked or ''}")
     print(f"queries of an audit: {min(queries):,} to {max(queries):,}; of label_only a text: up to {max(labels):.0f}")
+    print(costs_by_stage([row.queries_by_stage for row in rows], "questions"))
     return 1 if passed or blocked else 0
 
 

@@ -25,6 +25,8 @@ from benchmarks.cases import Case, add_options, given_case, own_cases, parse
 from benchmarks.fakes import Logits, sawtooth, stairs
 from benchmarks.strongest import strongest
 from seatrial.contracts.estimates import Result
+from seatrial.contracts.registry import family as family_spec
+from seatrial.families.shared.means import with_declared_means
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.families.in_memory import Context, Model
 from workers.families.protocol import Shard
@@ -49,8 +51,9 @@ class Counted:
 
 @dataclass(frozen=True)
 class Run:
-    """One check: what came out, and the passes of each stage, an example."""
+    """One check: what was asked, what came out, and the passes of each stage, an example."""
 
+    params: UncertaintySpanParams
     result: Result
     passes: dict[str, float]
     classes: int
@@ -85,7 +88,9 @@ def check(case: Case, network: Callable[[Tensor], Tensor], **params: Any) -> Run
         context = Context(model, (case.images, case.labels), shard, BATCH, shard.stop, {}, done)
         done[stage.name] = FAMILY.run(asked, shard, context)
         passes[stage.name] = (counted.passes - began) / count
-    return Run(FAMILY.reduce(asked, done, 0), passes, classes)
+    stored = asked.model_dump(mode="json")
+    result = with_declared_means(FAMILY.reduce(asked, done, 0), family_spec(asked.kind), stored, done.get)
+    return Run(asked, result, passes, classes)
 
 
 def reference(arguments: argparse.Namespace, case: Case, run: Run, norm: str, epsilon: float) -> float | None:
