@@ -21,7 +21,7 @@ VERSION = 7
 """Of all three. In version 1 a warning about the number judged was no doubt in the first two; 3 labels the rules, 4
 calls the illusion gap what it is, 5 gives ``lenient`` half the room for it and asks for an accuracy, 6 for what attacks
 leave of it, and 7 for that, an accuracy and the least accurate group of every family that has them, and that what is
-run measures what is asked; the first two tell what attacks leave of texts."""
+run measures what is asked; what attacks leave of texts is told."""
 
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     LENIENT: (
@@ -59,7 +59,6 @@ def get(name: str) -> Policy:
             "required": "if_run" if demand.is_key else False,
         }
         for demand in DEMANDS
-        if name in demand.of
     ]
     return Policy.model_validate({"name": name, "description": description, "rules": rules, **settings})
 
@@ -71,7 +70,7 @@ def describe() -> str:
         "",
         "No family is required: rules about a check that was not run are skipped, and the headline counts those that",
         "found something. Of a check that was run, a rule that finds nothing is errored where the table says so under",
-        "Needs (`if_run`; `-`: no such rule): nobody passes by leaving out radii or levels that are.",
+        "Needs (`if_run`): nobody passes by leaving out radii or levels that are.",
         "",
         f"| Metric | Asked | {' | '.join(POLICIES)} | Needs | Why |",
         "| --- | --- |" + " --- |" * (len(POLICIES) + 2),
@@ -88,8 +87,6 @@ _ASKED = {"max": "at most", "min": "at least", "max_regression": "worse than the
 
 
 def _cell(demand: Demand, name: str) -> str:
-    if name not in demand.of:
-        return "-"
     told = format_bound(demand.bounds[list(POLICIES).index(name)])
     return f"{told} (warns)" if name in demand.warns else told
 
@@ -100,7 +97,7 @@ _DOUBTS = {
     "warning": "A flag of severity `warning` or above keeps a check from passing.",
 }
 _CORRECTION = {
-    "holm": "Holm's correction over all rules: no rule is decided wrongly more than 5 % of the time, whichever.",
+    "holm": "Holm's correction over the rules that block: none is decided wrongly more than 5 % of the time.",
     # Berger (1982), Multiparameter hypothesis testing and acceptance sampling: an intersection-union test.
     "none": "No correction for several rules, because none is needed against a pass that is not deserved: all that "
     "block must pass, so a model that misses any bound passes at most 2.5 % of the time, however many rules there are. "

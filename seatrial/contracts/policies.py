@@ -204,8 +204,8 @@ class Policy(Request):
     rules: list[Rule] = Field(min_length=1, max_length=200, description="What must hold.")
     correction: Literal["none", "holm"] = Field(
         default="none",
-        description="`holm`: the chance that any of the rules is decided wrongly stays below 5 % together (Holm 1979), "
-        "instead of each by itself; more rules stay open.",
+        description="`holm`: the chance that any of the rules that block is decided wrongly stays below 5 % together "
+        "(Holm 1979), instead of each by itself; more rules stay open. Rules that warn are decided by themselves.",
     )
     doubts: Literal["error", "relevant", "warning", "ignored"] = Field(
         default="error",

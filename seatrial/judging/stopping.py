@@ -111,7 +111,7 @@ def _doubts(rule: Rule, check: MeasuredCheck, result: Result, asked: str) -> boo
 
 
 def _sharing(policy: Policy, kinds: Sequence[str], check: MeasuredCheck) -> int | None:
-    """Return how many numbers of other rules and checks share the error rate at most; None where nobody knows yet.
+    """Return how many numbers of other checks share the error rate at most; None where nobody knows yet.
 
     Holm's correction takes the smallest p values first, and those of checks that are still being measured are not
     known: each number gets an equal part of the error rate of its look (Bonferroni), which Holm never undercuts.
@@ -119,14 +119,12 @@ def _sharing(policy: Policy, kinds: Sequence[str], check: MeasuredCheck) -> int 
     if policy.correction == "none":
         return 0
     count = 0
-    for rule in policy.rules:
+    for rule in (rule for rule in policy.rules if rule.severity == "block"):
         asked = named(rule.metric)
         others = sum(kind == asked.family for kind in kinds) - (asked.family == check.kind)
         if others and "*" in asked.qualifiers.values():
             return None
         count += others
-        if asked.family == check.kind and rule.severity == "warn":
-            count += len(check.published(asked))
     return count
 
 

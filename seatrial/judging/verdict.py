@@ -85,9 +85,9 @@ def judge(
     """Return what a policy makes of an audit. Pure: the same numbers give the same verdict.
 
     Guarantee: with a metric exactly at its bound a rule passes at most 2.5 % of the time and fails at most 2.5 %, as
-    far as the intervals hold (:mod:`seatrial.judging.evidence`); with Holm's correction any rule is decided wrongly at
-    most 5 % of the time. Failure: a rule whose interval holds the bound is ``inconclusive``, and says how many more
-    examples would probably decide it.
+    far as the intervals hold (:mod:`seatrial.judging.evidence`); with Holm's correction any blocking rule is decided
+    wrongly at most 5 % of the time. Failure: a rule whose interval holds the bound is ``inconclusive``, and says how
+    many more examples would probably decide it.
 
     One outcome for each number a rule names: for every value of a ``*``, and for every check that publishes it. The
     verdict is made from ``counts_as`` of the blocking rules alone: any ``failed``, else any ``errored``, else any
@@ -129,7 +129,9 @@ def judge(
     # The baseline's as well: a regression has both.
     findings = [replace(one, flags=spare_scope(policy, named(one.metric).family, one.flags)) for one in weighed]
     p_values = [_p_value(finding) for finding in findings]
-    adjusted = correct(p_values) if policy.correction == "holm" else [None] * len(findings)
+    # What only warns makes no verdict wrong: it takes none of the error rate.
+    sharing = [p if finding.rule.severity == "block" else None for finding, p in zip(findings, p_values, strict=True)]
+    adjusted = correct(sharing) if policy.correction == "holm" else [None] * len(findings)
     rules = [
         _decide(finding, p, held, doubts_about(finding.metric, finding.flags, policy.doubts), left, drawn)
         for finding, p, held in zip(findings, p_values, adjusted, strict=True)

@@ -203,6 +203,7 @@ def test_judging_again_gives_the_verdict_stored(state: State) -> None:
             kept, added = now["rules"][: len(before["rules"])], now["rules"][len(before["rules"]) :]
             more = {rule["outcome"] for rule in added if rule["severity"] == "block"}
             assert more <= {"skipped", "passed", "inconclusive", "errored"}
+            has_warnings = "warn" in {rule["severity"] for rule in before["rules"]}
             is_corrected = before["policy"]["id"] is None and before["policy"]["name"] == "strict"
             assert not (lacking or added) or before["policy"]["id"] is None
             is_errored = (lacking or "errored" in more) and before["verdict"] != "failed"
@@ -225,6 +226,9 @@ def test_judging_again_gives_the_verdict_stored(state: State) -> None:
                 if is_corrected and said["p_value"] is not None:
                     # Holm's, among more rules.
                     assert (rule["p_value"] or 0) >= said.pop("p_value") - 1e-12
+                elif has_warnings and said["p_value"] is not None:
+                    # Holm's is over those that block since.
+                    assert (rule["p_value"] or 0) <= said.pop("p_value") + 1e-12
                 if said["judged"] is not None and said["judged"]["method"] == "bootstrap":
                     said["judged"] = said["judged"] | {"method": rule["judged"]["method"]}
                 assert_kept(rule, said, f"/{name}", within=1e-12)

@@ -115,10 +115,8 @@ def test_without_a_correction_several_rules_let_no_more_bad_models_pass() -> Non
 def test_strict_doubts_more_and_corrects() -> None:
     strict = presets.get("strict")
     assert (strict.doubts, strict.correction) == ("warning", "holm")
-    assert all(rule.severity == "block" for rule in strict.rules)
-    # What blocks nothing would cost the others their error rate.
-    left = {rule.metric for rule in presets.get("standard").rules} - {rule.metric for rule in strict.rules}
-    assert left == {"temperature_attack.adversarial_accuracy[arm=as_served]"}
+    warns = [rule.metric for rule in strict.rules if rule.severity == "warn"]
+    assert warns == ["temperature_attack.adversarial_accuracy[arm=as_served]"]
 
 
 def test_every_number_is_described_with_where_it_is_from() -> None:

@@ -106,9 +106,13 @@ def test_rules_that_share_an_error_rate_share_that_of_the_look() -> None:
     assert not look_at(found, *many, ACCURACY).is_open
     assert look_at(found, *many, ACCURACY, correction="holm").is_open
     # What another check is going to publish under a star nobody can count yet.
-    elsewhere = {"metric": "certified_calibration.certified_accuracy[radius=*]", "min": 0.1, "severity": "warn"}
-    assert look_at(found, ACCURACY, elsewhere, correction="holm", kinds=[KIND, "certified_calibration"]).is_open
+    elsewhere = {"metric": "certified_calibration.certified_accuracy[radius=*]", "min": 0.1}
+    kinds = [KIND, "certified_calibration"]
+    assert look_at(found, ACCURACY, elsewhere, correction="holm", kinds=kinds).is_open
     assert not look_at(found, ACCURACY, elsewhere, correction="holm").is_open
+    # What only warns takes no part of it.
+    warning = [{**rule, "severity": "warn"} for rule in (*many[1:], elsewhere)]
+    assert not look_at(found, *warning, ACCURACY, correction="holm", kinds=kinds).is_open
 
 
 def test_what_stopped_by_failing_passes_nothing_else() -> None:

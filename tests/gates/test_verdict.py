@@ -331,6 +331,15 @@ def test_holm_leaves_open_what_one_rule_alone_would_have_decided() -> None:
     assert judged(audit(check(numbers)), rules[0], correction="holm").verdict == "passed"
 
 
+def test_holm_is_over_the_rules_that_block() -> None:
+    numbers = {"mus": gap(0.39, 0.29, 0.49), "mus_worst": gap(0.39, 0.29, 0.49)}
+    blocks, warns = ({"metric": f"{SPAN}.{name}", "max": 0.5} for name in numbers)
+    found = judged(audit(check(numbers)), blocks, {**warns, "severity": "warn"}, correction="holm")
+    alone = judged(audit(check(numbers)), blocks)
+    assert found.verdict == "passed"
+    assert [one.p_value for one in found.rules] == [alone.rules[0].p_value] * 2
+
+
 @pytest.mark.parametrize(
     ("required", "counted"),
     [(True, ("errored", "errored")), ("if_run", ("errored", "skipped")), (False, ("skipped",) * 2)],
