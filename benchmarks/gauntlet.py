@@ -79,9 +79,8 @@ def audit(contestant: Contestant, images: Tensor, labels: Tensor, classes: int, 
     images, labels = images[: contestant.examples], labels[: contestant.examples]
     if contestant.levels:
         images = to_levels(images)
-    run = check(
-        Case(contestant.name, contestant.network, images, labels), contestant.network, epsilon=epsilon, steps=steps
-    )
+    case = Case(contestant.name, contestant.network, images, labels)
+    run = check(case, contestant.network, classes, epsilon=epsilon, steps=steps)
     flags = [*doubts(model, images, labels, classes), *run.result.flags]
     result = run.result.model_copy(update={"flags": flags})
     seconds = time.perf_counter() - began

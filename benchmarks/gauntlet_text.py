@@ -124,6 +124,7 @@ def audit(
     service = ScoringService(endpoint, max_bytes=10**9)
     # Before anything else every text is asked as it is, to see whether the model can be audited at all.
     service.scores([example.text for example in sample])
+    asked["before"] = service.meters.queries
     while (stage := FAMILY.next_stage(params, done)) is not None:
         examples = sample if stage.source == SAMPLE else held_out
         count = min(len(examples), stage.limit or len(examples))

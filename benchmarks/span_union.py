@@ -74,11 +74,12 @@ class Run:
         return ", ".join(f"{flag.code} ({flag.severity})" for flag in self.result.flags) or "-"
 
 
-def check(case: Case, network: Callable[[Tensor], Tensor], **params: Any) -> Run:
-    """Run a whole check of a network on the images of a case."""
+def check(case: Case, network: Callable[[Tensor], Tensor], classes: int | None = None, **params: Any) -> Run:
+    """Run a whole check of a network on the images of a case; where no classes are given it is asked for them."""
     counted, count = Counted(network), len(case.images)
-    with torch.no_grad():
-        classes = network(case.images[:1]).shape[1]
+    if classes is None:
+        with torch.no_grad():
+            classes = network(case.images[:1]).shape[1]
     model, asked = Model(counted, classes), UncertaintySpanParams(kind="uncertainty_span", **params)
     done: dict[str, Any] = {}
     passes: dict[str, float] = {}

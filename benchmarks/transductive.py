@@ -50,6 +50,8 @@ STANDARD, ROBUST = "standard", "adversarially trained"
 MODEL_SPACE = ("fpa", "gmsa_avg", "gmsa_min")
 TRANSFERS = ("transfer_autoattack", "transfer_pgd", "transfer_confidence")
 ATTACKS = ("clean", *TRANSFERS, *MODEL_SPACE)
+OF_FOURTEEN = 15
+"""Steps of each of the fourteen runs on DENT: shorter than one run by itself."""
 
 T = {"identity": 1, "rmc": 2, "dent": 2, "dann": 3, "tadv": 2}
 FALLS_BACK = {"identity": "clean", "dent": "clean", "rmc": "one", "dann": "above_one", "tadv": "above_one"}
@@ -228,7 +230,7 @@ def make_base(name: str, arguments: argparse.Namespace) -> Base:
 def transfers(
     model: Adapted | ImageClassifier, images: Tensor, labels: Tensor, arguments: argparse.Namespace
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the images as they are and as AutoAttack and PGD on a model leave them, and which it gets right."""
+    """Return the images as they are and as attacks on a model leave them, by name, and which of them it gets right."""
     sent = {"clean": images}
     ensemble = AutoAttack("linf", arguments.epsilon, steps=arguments.autoattack_steps, queries=arguments.queries)
     own = [seeded("autoattack", row) for row in range(len(images))]
@@ -237,7 +239,7 @@ def transfers(
     runs: dict[str, RaiseWrongConfidence | RaiseCrossEntropy] = {
         "transfer_pgd": RaiseCrossEntropy(search_of(arguments, arguments.steps)),
         # The paper's PGD of DENT: fourteen runs.
-        "transfer_confidence": RaiseWrongConfidence(search_of(arguments, 15)),
+        "transfer_confidence": RaiseWrongConfidence(search_of(arguments, OF_FOURTEEN)),
     }
     for name, perturb in runs.items():
         own = starts_of(0, range(len(images)))
@@ -297,8 +299,7 @@ def play(name: str, base: Base, arguments: argparse.Namespace) -> Played:
 def make_attack(method: str, defence: str, arguments: argparse.Namespace) -> ModelSpaceAttack:
     """Return a model space attack as the official code has it for a defence."""
     if defence == "dent":
-        # Fourteen runs each, so each is shorter.
-        perturb: RaiseWrongConfidence | RaiseCrossEntropy = RaiseWrongConfidence(search_of(arguments, 15))
+        perturb: RaiseWrongConfidence | RaiseCrossEntropy = RaiseWrongConfidence(search_of(arguments, OF_FOURTEEN))
     else:
         perturb = RaiseCrossEntropy(search_of(arguments, arguments.steps))
     first = defence == "rmc"

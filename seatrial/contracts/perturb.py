@@ -192,7 +192,7 @@ class PerturbedRead(Read):
         description="Characters of the text as it was, a letter with its accents as one; between tokens of a sentence, "
         "one space."
     )
-    edits: int = Field(description="Levenshtein distance: characters put in, left out or replaced.")
+    edits: int = Field(description="Levenshtein distance: characters, as counted there, put in, left out or replaced.")
     edits_per_character: float = Field(description="`edits` over `characters`; 0 of an empty text.")
 
 

@@ -311,7 +311,9 @@ class RuleOutcome(Read):
         description="What was compared with the bound: the metric itself, or how much worse than the baseline it is."
     )
     p_value: float | None = Field(
-        default=None, description="Smallest error rate at which the rule would be decided; with `holm`, adjusted."
+        default=None,
+        description="Smallest error rate at which the rule would be decided; of rules that block, with `holm`, "
+        "adjusted.",
     )
     further_examples: int | None = Field(
         default=None,

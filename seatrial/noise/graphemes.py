@@ -14,8 +14,8 @@ def graphemes(text: str) -> Sequence[str]:
     >>> [len(cluster) for cluster in graphemes("cafe\u0301")], "".join(graphemes("plain"))
     ([1, 1, 1, 2], 'plain')
     """
-    # Whatever is ASCII stands alone, but for a line break of two characters, which is in no word.
-    if text.isascii():
+    # Whatever is ASCII stands alone, but for a line break of two characters.
+    if text.isascii() and "\r\n" not in text:
         return text
     clusters: list[str] = _CLUSTER.findall(text)
     return clusters

@@ -182,7 +182,8 @@ GLOSSARY: dict[str, str] = {
     "flip rate": "Fraction of the model's decisions (the class of a text, the tag of a token, a label) that change "
     "under noise, whether they were right or wrong before.",
     "edit distance": "Characters inserted, deleted or substituted to get from one text to the other (Levenshtein), "
-    "per character of the text. A tagged sentence is its tokens joined by single spaces.",
+    "per character of the text; a letter with its accents is one. A tagged sentence is its tokens joined by single "
+    "spaces.",
     "rank of an attacker": "Its rank by harm at the highest level, 1 for the most harmful. The interval covers the "
     "ranks it takes on other samples of examples.",
     "chance level": "The score of guessing: one over the number of classes, the frequency of the most common tag, 0.5 "

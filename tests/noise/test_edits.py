@@ -28,3 +28,4 @@ def test_counts_characters_not_bytes() -> None:
 def test_counts_a_letter_with_its_accents_once() -> None:
     assert levenshtein("a\u0301e\u0301", "a\u0301") == 1
     assert levenshtein("का", "की") == 1
+    assert levenshtein("a\r\nb\r\nc", "á\r\nb\r\nc") == 1

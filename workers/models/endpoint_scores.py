@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seatrial.contracts.endpoints import THINGS
 from seatrial.contracts.models import MULTI_LABEL, TAGGING
-from seatrial.ingest.sums import is_in_range, sum_tolerance
+from seatrial.ingest.sums import is_in_range, may_sum_to_one
 
 Outputs: TypeAlias = Literal["probabilities", "logits"]
 
@@ -163,7 +163,7 @@ def _number(score: Any, item: Any) -> float:
 
 
 def _logarithms(row: list[float], whose: str) -> list[float]:
-    if not is_in_range(row) or abs(math.fsum(row) - 1) > sum_tolerance(row):
+    if not is_in_range(row) or not may_sum_to_one(row):
         raise MisfitError(
             f"{_a(whose)}'s scores are no probabilities, in [0, 1] with a sum of 1: if they are logits, say outputs: "
             "logits",

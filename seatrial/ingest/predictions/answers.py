@@ -16,7 +16,7 @@ from seatrial.contracts.architectures import PredictionsArchitecture
 from seatrial.contracts.models import ModelManifest
 from seatrial.ingest.inspection.errors import ContentError, ManifestMismatchError, UploadTooLargeError
 from seatrial.ingest.predictions.tables import ARMS, Cells, Layout, arm_of, column_names, identifier, read_table
-from seatrial.ingest.sums import is_in_range, sum_tolerance
+from seatrial.ingest.sums import is_in_range, may_sum_to_one
 from seatrial.store.settings import Settings
 
 MAX_VALUES = 2**27
@@ -172,8 +172,8 @@ def _check_probabilities(row: list[float], columns: Sequence[str], where: str) -
                 "the columns in architecture.logits",
                 field=f"{COLUMNS}/probabilities",
             )
-    total = math.fsum(row)
-    if abs(total - 1) > sum_tolerance(row):
+    if not may_sum_to_one(row):
+        total = math.fsum(row)
         named = repr(columns[0]) if len(set(columns)) == 1 else f"{columns[0]!r} to {columns[-1]!r}"
         raise ContentError(
             f"{where}, column {named}: the probabilities add up to {total:.6g}, not to 1: give those of all classes; "

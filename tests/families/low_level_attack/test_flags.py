@@ -9,6 +9,7 @@ import torch
 
 from seatrial.contracts.noise import Noise
 from seatrial.noise.edits import levenshtein
+from seatrial.noise.graphemes import graphemes
 from seatrial.noise.lexicons import Lexicons
 from seatrial.noise.perturbing import Perturber
 from tests.families.low_level_attack.fabricated import audit, logits, marked, parameters, sampled, singles
@@ -89,7 +90,7 @@ TIBETAN = ["གློག་བརྙན་འདི་ཧ་ཅང་ཡག་�
 def test_a_level_that_texts_cannot_honour_is_told(texts, severity) -> None:
     perturber = Perturber("full_shuffle", Noise(), Lexicons(None))
     drawn = [(text, perturber.perturb(text, 0.2, random.Random(7)).text) for text in texts]
-    changed = np.array([levenshtein(before, after) / len(before) for before, after in drawn])
+    changed = np.array([levenshtein(before, after) / len(graphemes(before)) for before, after in drawn])
     noise = SimpleNamespace(characters_changed=changed)
     found = level_not_reached(
         SimpleNamespace(attackers=["full_shuffle"], levels=[0.2], noise=lambda attacker, level: noise)

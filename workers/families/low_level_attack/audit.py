@@ -104,7 +104,7 @@ class Noise:
     Attributes:
         answers: To the perturbed texts.
         flipped: (n,) decisions that are others than without noise.
-        characters_changed: (n,) Levenshtein distance per character.
+        characters_changed: (n,) Levenshtein distance per character, of grapheme clusters.
         tokens_changed: (n,) share of the tokens.
     """
 
