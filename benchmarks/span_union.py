@@ -25,11 +25,8 @@ from benchmarks.cases import Case, add_options, given_case, own_cases, parse
 from benchmarks.fakes import Logits, sawtooth, stairs
 from benchmarks.strongest import strongest
 from seatrial.contracts.estimates import Result
-from seatrial.contracts.registry import family as family_spec
-from seatrial.families.shared.means import with_declared_means
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
-from tests.families.in_memory import Context, Model
-from workers.families.protocol import Shard
+from tests.families.in_memory import Model, run_check
 from workers.families.uncertainty_span.family import FAMILY
 
 BEFORE = ("attack", "growth", "tempered")
@@ -80,17 +77,14 @@ def check(case: Case, network: Callable[[Tensor], Tensor], classes: int | None =
     if classes is None:
         with torch.no_grad():
             classes = network(case.images[:1]).shape[1]
-    model, asked = Model(counted, classes), UncertaintySpanParams(kind="uncertainty_span", **params)
-    done: dict[str, Any] = {}
+    asked = UncertaintySpanParams(kind="uncertainty_span", **params)
     passes: dict[str, float] = {}
-    while (stage := FAMILY.next_stage(asked, done)) is not None:
-        shard = Shard(stage.name, 0, min(count, stage.limit or count))
-        began = counted.passes
-        context = Context(model, (case.images, case.labels), shard, BATCH, shard.stop, {}, done)
-        done[stage.name] = FAMILY.run(asked, shard, context)
-        passes[stage.name] = (counted.passes - began) / count
-    stored = asked.model_dump(mode="json")
-    result = with_declared_means(FAMILY.reduce(asked, done, 0), family_spec(asked.kind), stored, done.get)
+
+    def watch(stage: str) -> None:
+        passes[stage] = counted.passes / count - sum(passes.values())
+
+    model, data = Model(counted, classes), (case.images, case.labels)
+    result, _ = run_check(FAMILY, asked, model, data, batch_size=BATCH, watch=watch)
     return Run(asked, result, passes, classes)
 
 

@@ -173,10 +173,11 @@ def run_check(
     data_of: Mapping[str, Data] | None = None,
     reduce: bool = True,
     done: Mapping[str, Records] = MappingProxyType({}),
+    watch: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Result, dict[str, Records]]:
     """Run every stage that is not done in shards of whole grains, and reduce; else there is no result.
 
-    Reducing takes most of some checks.
+    Reducing takes most of some checks. Each stage is told when it has ended.
     """
 
     def source(stage: Stage) -> Data:
@@ -192,7 +193,10 @@ def run_check(
         )
 
     return _run(
-        family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards, reduce=reduce, done=done
+        *(family, params, lambda stage: len(source(stage)[0]), context, batch_size, shards),
+        reduce=reduce,
+        done=done,
+        watch=watch,
     )
 
 
@@ -224,6 +228,7 @@ def _run(
     *,
     reduce: bool = True,
     done: Mapping[str, Records] = MappingProxyType({}),
+    watch: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Result, dict[str, Records]]:
     done = dict(done)
     while (stage := family.next_stage(params, done)) is not None:
@@ -235,6 +240,7 @@ def _run(
         done[stage.name] = pa.concat_tables(
             [family.run(params, piece, context(stage, piece, count, done)) for piece in pieces]
         )
+        watch(stage.name)
     if not reduce:
         return Result(estimates={}, counts={}), done
     spec, stored = family_spec(params.kind), params.model_dump(mode="json")
