@@ -63,7 +63,8 @@ def test_both_families_of_texts_audit_it_by_scores_and_by_labels(server: Scripte
     allowed = {"SEATRIAL_ENDPOINT_ALLOWED_NETWORKS": '["127.0.0.0/8"]'}
     gate = Gate(tmp_path, "--model", "llm.json", "--data", "reviews.csv", "--json", "report.json", **allowed)
     try:
-        status, printed = gate.ended()
+        # Some hundred questions about each text, over HTTP.
+        status, printed = gate.ended(timeout_s=600)
         said = gate.errors()
         assert (status, "May ship" in printed) == (0, True), f"{said}\n{printed}"
     finally:

@@ -78,7 +78,8 @@ def test_an_over_confident_model_is_seen_through(shared: Deployment, tmp_path: P
     assert found["adversarial_accuracy[arm=calibrated]"] < found["adversarial_accuracy[arm=as_served]"]
     assert found["clean_accuracy"] == plain["checks"][0]["result"]["estimates"]["clean_accuracy"]["value"]
     meters = check["meters"]
-    assert meters["forward_passes"] < meters["queries"] / 2
+    # Attacks are answered from known logits at further temperatures; what shows a memory is asked anew, always.
+    assert meters["forward_passes"] < 0.6 * meters["queries"]
     report = shared.client.get(f"/v1/audits/{audit['id']}/report", params={"format": "html"})
     assert report.status_code == 200
     assert "<ins" in report.text
