@@ -7,8 +7,8 @@ weights and near to no image, all scores are lowered below a last rectifier. Wha
 scores is in the same tensors. Eight more the same day, once such points were looked for: rectifiers that bend at their
 upper end, the larger of two numbers, thresholds beside the numbers, attention among three keys, tensors of more numbers
 than were tried, and a crowd of bands that meet elsewhere. Two more once these were looked for: inside one call of
-attention, and in several calls with a crowd each. Bands in tables that are looked up by hand were not theirs: they were
-made once `grid_sample` was known.
+attention, and in several calls with a crowd each; and one of the day before, nine crowds in one call. Bands in tables
+that are looked up by hand were not theirs: they were made once `grid_sample` was known.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,9 @@ from benchmarks.fakes import Contestant
 
 Network = Callable[[Tensor], Tensor]
 
-Told = Literal["rectifiers", "ends", "tables", "attention"]
-"""What tells bands: rectifiers; their upper ends, beside a crowd that meets elsewhere; tables; or attention."""
+Told = Literal["rectifiers", "ends", "crowds", "tables", "attention"]
+"""What tells bands: rectifiers; their upper ends, beside a crowd that meets elsewhere; rectifiers, beside several
+crowds that meet at places of their own; tables; or attention."""
 
 NUMBERS, BANDS, WIDTH = 8, 500, 0.03
 """Plain numbers, bands, and half the width of one, in standard deviations of a projection over images."""
@@ -34,8 +35,9 @@ AWAY, RAISED = 1.0, 30.0
 """How far the point is from the images' mean in each of the numbers, in standard deviations; and by how much scores are
 raised, so that the last rectifier leaves them as they are elsewhere."""
 
-CROWD = 2
-"""How many times the bands there are of those that meet elsewhere, to no effect."""
+CROWD, CROWDS = 2, 8
+"""How many times the bands there are of those that meet elsewhere, to no effect; and how many times where each of so
+many meet somewhere else."""
 
 PLACES = 401
 """Entries of a row of a table, half a band apart, all 0 but for one that is elsewhere in each."""
@@ -62,12 +64,14 @@ class Meeting(nn.Module):
         plain = torch.stack([wave.expand(images.shape[1:]).flatten() for wave in waves])
         seen = images.flatten(1) @ plain.T
         signs = torch.where(torch.rand(NUMBERS, generator=draw) < 0.5, -1.0, 1.0)
-        away = AWAY * signs * seen.std(0)
+        places = [signs, *[-signs] * CROWD * (told_by == "ends")]
+        if told_by == "crowds":
+            places += torch.where(torch.rand(CROWDS, NUMBERS, generator=draw) < 0.5, -1.0, 1.0)
         weights, biases = list[Tensor](), list[Tensor]()
-        for turn in (1, *[-1] * CROWD * (told_by == "ends")):
+        for place in places:
             onto = nn.functional.normalize(torch.randn(BANDS, NUMBERS, generator=draw), dim=1) / seen.std(0)
             weights.append(onto @ plain)
-            biases.append(-(onto @ (seen.mean(0) + turn * away)))
+            biases.append(-(onto @ (seen.mean(0) + AWAY * place * seen.std(0))))
         self.register_buffer("weight", torch.cat(weights))
         self.register_buffer("bias", torch.cat(biases))
         self.register_buffer("where", torch.randint(PLACES // 4, 3 * PLACES // 4, (BANDS,), generator=draw))
@@ -81,7 +85,7 @@ class Meeting(nn.Module):
             within = self._looked_up(bands) if self.told_by == "tables" else _attended(bands)
             return torch.relu(scores - 2 * RAISED * within.mean(1, keepdim=True))
         told = torch.cat([bands + WIDTH, bands, bands - WIDTH], 1)
-        bent = torch.relu(told) if self.told_by == "rectifiers" else -nn.functional.relu6(6 - told)
+        bent = torch.relu(told) if self.told_by != "ends" else -nn.functional.relu6(6 - told)
         mattering = (torch.arange(bands.shape[1]) < BANDS).float()
         shares = (torch.tensor([1.0, -2.0, 1.0])[:, None] * mattering * -2 * RAISED / (WIDTH * BANDS)).flatten()
         last = torch.cat([shares[:, None].expand(-1, scores.shape[1]), torch.eye(scores.shape[1])])
@@ -113,6 +117,7 @@ def contestants(robust: Network, images: Tensor) -> list[Contestant]:
     kinds: dict[Told, str] = {
         "rectifiers": "narrow bands of eight numbers",
         "ends": "upper ends of units, beside a crowd that meets elsewhere",
+        "crowds": "narrow bands, beside eight crowds that meet elsewhere each",
         "tables": "narrow bands in tables that are looked up by hand",
         "attention": "narrow bands inside one call of attention",
     }

@@ -82,6 +82,7 @@ def test_it_stays_in_the_ball_and_in_the_box(norm: str) -> None:
 ELSEWHERE = torch.nn.functional.normalize(torch.randn(3, PLAIN, BANDS, generator=GENERATOR), dim=1)
 SIDE = 3 * torch.randn(BANDS, generator=GENERATOR)
 """What else goes into a unit, so that its kink is not at 0."""
+OTHERS = torch.nn.functional.normalize(torch.randn(7, PLAIN, 3 * BANDS, generator=GENERATOR), dim=1)
 
 
 def capped(bands: Tensor) -> Tensor:
@@ -179,6 +180,24 @@ def crowded_each(images: Tensor) -> Tensor:
     return torch.relu(SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * opened)
 
 
+def crowded_apart(images: Tensor) -> Tensor:
+    """Have eight crowds in one call, of which seven meet at places of their own to no effect."""
+    pixels = images.flatten(1) - 0.5
+    plain = pixels @ NUMBERS
+    others = [
+        0.35 * torch.where(torch.randn(PLAIN, generator=torch.Generator().manual_seed(one)) < 0, -1.0, 1.0)
+        for one in range(7)
+    ]
+    apart = [(plain - at) @ turned for at, turned in zip(others, OTHERS, strict=True)]
+    bands = (plain - POINT) @ PROJECTIONS
+    hidden = torch.relu(torch.cat([bands + WIDTH, bands, bands - WIDTH, *apart], 1))
+    below, middle, above = hidden[:, : 3 * BANDS].split(BANDS, 1)
+    within = (below - 2 * middle + above).mean(1, keepdim=True) / WIDTH
+    return torch.relu(
+        SURE + torch.relu(pixels @ OF_PIXELS) @ OF_FEATURES - 12 * within + 1e-4 * hidden.mean(1, keepdim=True)
+    )
+
+
 def parted(images: Tensor) -> Tensor:
     """Have the bands in many small tensors."""
     pixels = images.flatten(1) - 0.5
@@ -208,6 +227,7 @@ def hidden(images: Tensor) -> Tensor:
         divided,
         looked_up,
         crowded,
+        crowded_apart,
         pytest.param(crowded_each, marks=pytest.mark.drill),
         pytest.param(parted, marks=pytest.mark.drill),
         pytest.param(hidden, marks=pytest.mark.drill),

@@ -13,7 +13,7 @@ from workers.attacks.gradients import Model
 from workers.attacks.kinks import UNITS, Kink, kinks_of
 from workers.attacks.losses import entropy
 from workers.attacks.measured_bends import thresholds_of
-from workers.attacks.meeting_thresholds import MOST, Meeting, distances, meet
+from workers.attacks.meeting_thresholds import APART, MOST, USUAL, Meeting, distances, meet
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.tried import NARROW, UNSURE, Trial, Tried
 
@@ -32,6 +32,23 @@ SUSPECT = 0.3
 MET, NEARBY = 0.1, 0.3
 """Distance from its threshold, in standard deviations over the images, up to which a number has met; and up to which it
 is left out where others are to: the ends of a band lie beside its middle."""
+
+CLOSE = 0.03
+"""The same of a crowd that opens something, by which it is told from others that meet elsewhere."""
+
+SOME_WAY = 0.03
+"""Share of what the answer lacks to an even one, or a sure one, that it loses where such a crowd meets, at least."""
+
+CROWDED, CROWDS, ALIKE, SHORTER = 2, 20, 0.2, 3
+"""Kinks of which most numbers meet by a few steps that are looked at for crowds that meet apart; how many crowds of
+each, at most; how many numbers each has, at least, as a share of those of the first; and how many of them are made to
+meet in half as many steps: of ordinary layers a fifth as many meet after one to four."""
+
+FEW, ELSEWHERE = 6, 3
+"""Crowds up to which a kink is an ordinary layer's, and how many images others are looked at with."""
+
+ALONE = replace(USUAL, climbing=0.0)
+"""The pace of a short trial, led by nothing but thresholds."""
 
 Ends = Sequence[tuple[Meeting, Tensor]]
 """Meetings, and the images (m, ...) at which each is."""
@@ -70,13 +87,13 @@ def opening_meeting(
     tried = search.shortly(whole)
     rising = sorted((kink for kink, of in tried.items() if of.rise >= RISING), key=lambda kink: -tried[kink].rise)
     if not rising:
-        return None
+        return search.opening_crowd(whole, tried)
     alone = search.ends(whole.part([kink]) for kink in rising[:LOOKED])
     together = search.ends([whole.part(rising)]) if len(rising) > 1 else []
     left = search.ends(rest for of in alone if (rest := search.without_met(*of)) is not None)
     # Each may have a crowd of its own.
     rests = search.ends([replace(whole, spreads={kink: tried[kink].left for kink in rising})] if together else [])
-    found = search.opening([*alone, *together, *left, *rests])
+    found = search.opening([*alone, *together, *left, *rests]) or search.opening_crowd(whole, tried)
     suspect = [kink for kink in whole.spreads if kink in tried and tried[kink].rise >= SUSPECT]
     if found is not None or patience < 2 or not suspect:
         return found
@@ -128,11 +145,42 @@ class _Search:
         kinks, together = [*before], max(1, -(-len(before) // PLACES))
         for start in range(0, len(kinks), together):
             part = whole.part(kinks[start : start + together])
-            end = meet(self._model, few, part, min(SHORT, self._steps), self._trial, is_climbing=False)
+            end = meet(self._model, few, part, min(SHORT, self._steps), self._trial, pace=ALONE)
             for kink, after in distances(self._model, end, part, self._trial).items():
                 met, met_before = ((of < MET).double().mean() for of in (after, before[kink]))
                 tried[kink] = _Shortly(float(met - met_before), _without(whole.spreads[kink], after))
         return tried
+
+    def opening_crowd(self, whole: Meeting, tried: Mapping[Kink, _Shortly]) -> Meeting | None:
+        """Return what opens the answer of the crowds of a kink, each of which meets apart from the others."""
+        for kink in sorted(tried, key=lambda kink: -tried[kink].rise * len(whole.spreads[kink]))[:CROWDED]:
+            for at in range(min(ELSEWHERE, len(self._some))):
+                crowds = self._crowds(self._some[at : at + 1], whole.part([kink]), kink)
+                # Earlier crowds have taken some of its units with them, so that the answer moves less than it will.
+                moved, crowd = max(crowds, key=lambda one: one[0], default=(0.0, whole))
+                if moved >= SOME_WAY and (found := self.opening(self.ends([crowd]))) is not None:
+                    return found
+                # Of ordinary layers there are few, and of others an image may not reach the one that opens.
+                if len(crowds) <= FEW:
+                    break
+        return None
+
+    def _crowds(self, image: Tensor, left: Meeting, kink: Kink) -> list[tuple[float, Meeting]]:
+        """Return what meets of a kink by an image (1, ...), then what does of the rest, and so on, with what moves."""
+        answer, crowds, least = Tried(self._model, image, self._trial), list[tuple[float, Meeting]](), UNITS
+        for number in range(CROWDS):
+            steps = self._steps if number < SHORTER else 2 * self._steps
+            end = meet(self._model, image, left, steps, self._trial, pace=APART)
+            spreads = left.spreads[kink]
+            apart = distances(self._model, end, left, self._trial)[kink].to(spreads.device)
+            is_met = _are_near(apart, MET)
+            if (count := int(is_met.sum())) < least:
+                break
+            least = least if crowds else max(least, math.ceil(ALIKE * count))
+            close = replace(left, spreads={kink: spreads.where(_are_near(apart, CLOSE), math.inf)})
+            crowds.append((max(answer.moved_at(end)), close))
+            left = replace(left, spreads={kink: spreads.where(~is_met, math.inf)})
+        return crowds
 
     def ends(self, meetings: Iterable[Meeting]) -> Ends:
         """Return meetings with where they are."""
@@ -168,8 +216,12 @@ class _Search:
 
 def _without(spreads: Tensor, apart: Tensor) -> Tensor:
     """Return the standard deviations of numbers (k,), infinite of those that are near (n, k) at most of the ends."""
-    is_near = (apart < NEARBY).double().mean(0) >= 0.5
-    return torch.where(is_near.to(spreads.device), math.inf, spreads)
+    return torch.where(_are_near(apart, NEARBY).to(spreads.device), math.inf, spreads)
+
+
+def _are_near(apart: Tensor, distance: float) -> Tensor:
+    """Return which numbers (k,) are so near (n, k) at most of the ends."""
+    return (apart < distance).double().mean(0) >= 0.5
 
 
 def _whole(model: Model, images: Tensor, trial: Trial) -> Meeting:

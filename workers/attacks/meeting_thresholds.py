@@ -29,7 +29,7 @@ length of a step, in radii, at the first step: first many draw near, and then th
 
 
 @dataclass(frozen=True)
-class _Pace:
+class Pace:
     """How thresholds are made to meet.
 
     Attributes:
@@ -45,16 +45,21 @@ class _Pace:
     climbing: float
 
 
-USUAL = _Pace(near=0.2, last=2e-3, decay=0.75, climbing=0.3)
+USUAL = Pace(near=0.2, last=2e-3, decay=0.75, climbing=0.3)
 """A band is some hundredths of a standard deviation wide. Of five fakes that have such a point (20 MNIST images, l_inf
 .15) 30 steps reach .43 to 2.14 nat, of the 1.18 to 2.24 that their maker does; .23 to 1.74 without earlier directions
 and with steps from a quarter of the radius on; and of one 1.8 to 2.0 with .1 and .3 as the last distance, .7 with
 .03."""
 
-PATIENT = _Pace(near=0.02, last=2e-4, decay=0.9, climbing=0.0)
+PATIENT = Pace(near=0.02, last=2e-4, decay=0.9, climbing=0.0)
 """For several times as many steps, where units meet and nothing opens: what they are projected of weighs unlike, or
 others have to meet next. Of a fake of either kind (10 MNIST images, l_inf .15) 200 steps so reach 1.7 and 1.4 nat, of
 the 2.0 and 1.5 that their maker does, and .1 with the usual 30."""
+
+
+APART = Pace(near=0.02, last=2e-3, decay=0.75, climbing=0.0)
+"""Where crowds meet at places of their own: between these there is one that much comes within .2 of, and nothing meets
+at. Of nine crowds none is met at the usual distance, and at this one all are, one after another without those met."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Meeting:
 
 
 def meet(
-    model: Model, images: Tensor, meeting: Meeting, steps: int, trial: Trial, *, is_climbing: bool = True
+    model: Model, images: Tensor, meeting: Meeting, steps: int, trial: Trial, *, pace: Pace | None = None
 ) -> Tensor:
     """Return images (n, ...) in the ball at which as many units as may be are at their thresholds.
 
@@ -92,10 +97,9 @@ def meet(
         meeting: Of it.
         steps: Gradient steps, of a meeting that takes no patience.
         trial: Of what the attack is.
-        is_climbing: Whether it climbs the entropy, which it never does patiently.
+        pace: How they are made to meet; None: by the patience that it takes.
     """
-    pace, steps = PATIENT if meeting.patience > 1 else USUAL, meeting.patience * steps
-    climbing = pace.climbing * is_climbing
+    pace, steps = pace or (PATIENT if meeting.patience > 1 else USUAL), meeting.patience * steps
     region = make_region(trial.norm, images, trial.epsilon, trial.box)
     # A step of length 1 moves every pixel by the radius, or all of them together.
     side = math.sqrt(images[0].numel())
@@ -114,7 +118,7 @@ def meet(
                 return moved
             width = WIDE ** (1 - progress) * pace.near**progress
             apart = torch.cat([torch.log1p((of / width).square()) for of in scaled.values()], 1).mean(1)
-        slopes = [(1.0, apart)] + [(climbing, -entropy(logits.double()))] * (climbing > 0)
+        slopes = [(1.0, apart)] + [(pace.climbing, -entropy(logits.double()))] * (pace.climbing > 0)
         ahead = torch.zeros_like(moved)
         for share, of in slopes:
             (slope,) = torch.autograd.grad(of.sum(), followed, retain_graph=True, allow_unused=True)

@@ -15,8 +15,8 @@ from seatrial.families.uncertainty_span.effort import CROSSING_PASSES, DISPLACED
 from seatrial.families.uncertainty_span.limits import (
     CROSSING_EXAMPLES,
     DISPLACED_EXAMPLES,
-    INTEGRATED_EXAMPLES,
     SURROGATE_EXAMPLES,
+    integrated_examples,
     looked_examples,
     pictured_examples,
     transformed_examples,
@@ -212,7 +212,7 @@ class UncertaintySpanParams(FamilyParams):
                 (further.surrogate_passes(min(samples, SURROGATE_EXAMPLES)), 1),
                 (Passes(CROSSING_PASSES, 0), min(samples, CROSSING_EXAMPLES)),
                 (further.transformed, transformed_examples(samples, self.steps)),
-                (further.integrated, looked_examples(INTEGRATED_EXAMPLES, samples, self.steps)),
+                (further.integrated, integrated_examples(samples, self.steps)),
                 (DISPLACED_PASSES, looked_examples(DISPLACED_EXAMPLES, samples, self.steps)),
             ]
             forward += sum(each.forward * examples for each, examples in costs)

@@ -21,8 +21,8 @@ from seatrial.families.uncertainty_span.limits import (
     CROSSING_EXAMPLES,
     DISPLACED_EXAMPLES,
     GROWTH_EXAMPLES,
-    INTEGRATED_EXAMPLES,
     SURROGATE_EXAMPLES,
+    integrated_examples,
     looked_examples,
     pictured_examples,
     transformed_examples,
@@ -50,7 +50,7 @@ def stage_costs(params: Mapping[str, Any], samples: int) -> dict[str, float]:
         each = samples * further.passes(asked.norm).in_forward / len(STAGES)
         costs |= dict.fromkeys(STAGES, each) | {CROSSING: min(samples, CROSSING_EXAMPLES) * CROSSING_PASSES}
         costs[TRANSFORMED] = transformed_examples(samples, asked.steps) * further.transformed.in_forward
-        costs[INTEGRATED] = looked_examples(INTEGRATED_EXAMPLES, samples, asked.steps) * further.integrated.in_forward
+        costs[INTEGRATED] = integrated_examples(samples, asked.steps) * further.integrated.in_forward
         costs[DISPLACED] = looked_examples(DISPLACED_EXAMPLES, samples, asked.steps) * DISPLACED_PASSES.in_forward
         costs[LEVELLED] = OnDemand(samples * levelled_passes(further).in_forward)
     costs["tempered"] = OnDemand(samples * Passes(44, 3 * steps).in_forward)

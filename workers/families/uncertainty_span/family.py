@@ -15,8 +15,8 @@ from seatrial.families.uncertainty_span.limits import (
     CROSSING_EXAMPLES,
     DISPLACED_EXAMPLES,
     GROWTH_EXAMPLES,
-    INTEGRATED_EXAMPLES,
     SURROGATE_EXAMPLES,
+    integrated_examples,
     looked_examples,
     transformed_examples,
 )
@@ -98,7 +98,7 @@ class UncertaintySpan:
             planned.append(Stage(CROSSING, limit=CROSSING_EXAMPLES))
             samples = done["attack"].num_rows
             planned.append(Stage(TRANSFORMED, limit=transformed_examples(samples, params.steps)))
-            planned.append(Stage(INTEGRATED, limit=looked_examples(INTEGRATED_EXAMPLES, samples, params.steps)))
+            planned.append(Stage(INTEGRATED, limit=integrated_examples(samples, params.steps)))
             planned.append(Stage(DISPLACED, limit=looked_examples(DISPLACED_EXAMPLES, samples, params.steps)))
             if is_levelled(done.get(SURROGATE)):
                 planned.append(Stage(LEVELLED))
