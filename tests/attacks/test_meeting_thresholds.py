@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.attacks import meeting_search
+from workers.attacks import openings
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.kinks import Kink
@@ -317,7 +317,7 @@ def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.Mon
     assert plain is not None
     assert [*meeting.spreads] == [*plain.spreads]
     ends = meet(planted, IMAGES[:6], meeting, 30, trial())
-    monkeypatch.setattr(meeting_search, "follow", lambda *_: ends)
+    monkeypatch.setattr(openings, "follow", lambda *_: ends)
     assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
 
 

@@ -8,14 +8,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from workers.attacks.closed_gates import ClosedGate, follow
+from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.gradients import Model
 from workers.attacks.kinks import UNITS, Kink, kinks_of
-from workers.attacks.losses import entropy
 from workers.attacks.measured_bends import thresholds_of
 from workers.attacks.meeting_thresholds import APART, MOST, USUAL, Meeting, distances, meet
-from workers.attacks.momentum import MomentumPGD
-from workers.attacks.tried import NARROW, UNSURE, Trial, Tried
+from workers.attacks.openings import Openings
+from workers.attacks.tried import Trial, Tried
 
 PLACES, SHORT, PAIR = 48, 12, 2
 """Kinks that are tried by themselves first, at most, of more several together, and for how many steps and at how many
@@ -122,21 +121,8 @@ class _Search:
         self._model, self._some, self._steps, self._trial, self._gate = model, some, steps, trial, gate
 
     @cached_property
-    def _tried(self) -> Tried:
-        return Tried(self._model, self._some, self._trial)
-
-    @cached_property
-    def _otherwise(self) -> tuple[float, float]:
-        """How much less sure, and how much surer, it has to be: of most networks a short way does as much."""
-        lengths = max(1, self._steps // 4), self._steps
-        least = [
-            UNSURE + max(self._tried.moved_at(self._along_entropy(length, sign))[which] for length in lengths)
-            for which, sign in enumerate((1, -1))
-        ]
-        if self._gate is not None:
-            end = follow(self._model, self._some, self._gate, self._steps, self._trial)
-            least[0] = max(least[0], self._tried.moved_at(end)[0])
-        return least[0], least[1]
+    def _openings(self) -> Openings:
+        return Openings(self._model, self._some, self._steps, self._trial, self._gate)
 
     def shortly(self, whole: Meeting) -> Mapping[Kink, _Shortly]:
         """Return what each kink shows by a few steps; of many some that follow each other together."""
@@ -188,13 +174,9 @@ class _Search:
 
     def opening(self, ends: Ends) -> Meeting | None:
         """Return the meeting that makes the answer least sure, or surest, where it does more than anything else."""
-        moved = [self._tried.moved_at(end) for _, end in ends]
         # What opens otherwise than a gate takes the place of none.
-        for which in range(2 if self._gate is None else 1):
-            best = max(range(len(moved)), key=lambda at: moved[at][which])
-            if moved[best][which] >= UNSURE and moved[best][which] > self._otherwise[which]:
-                return ends[best][0]
-        return None
+        at = self._openings.opening([end for _, end in ends], is_surer=self._gate is None)
+        return None if at is None else ends[at][0]
 
     def without_met(self, meeting: Meeting, end: Tensor) -> Meeting | None:
         """Return the rest of a meeting, without the numbers that met at most of its ends; None where there is none."""
@@ -202,16 +184,6 @@ class _Search:
         left = {kink: _without(meeting.spreads[kink], of) for kink, of in apart.items()}
         are_any = any(int(of.isfinite().sum()) >= UNITS for of in left.values())
         return replace(meeting, spreads=left) if are_any else None
-
-    def _along_entropy(self, steps: int, sign: int) -> Tensor:
-        """Return where the gradient of the answer's entropy leads, up or down, however far a softmax is saturated."""
-        temperatures = self._tried.spread.unsqueeze(1) / NARROW
-        search = MomentumPGD(self._trial.norm, self._trial.epsilon, steps, box=self._trial.box)
-
-        def loss(logits: Tensor, indices: Tensor, progress: float = 0.0) -> Tensor:
-            return -sign * entropy(logits.double() / temperatures[indices])
-
-        return search.run(self._model, self._some, loss, loss, check_cancelled=self._trial.check_cancelled).best
 
 
 def _without(spreads: Tensor, apart: Tensor) -> Tensor:

@@ -19,6 +19,9 @@ CONFINED_WAYS, FOR_CONFINED = 2, 1
 """Attacks that are confined to some pixels, where these lead farther: up the entropy and down; and how many fewer
 scores are levelled beside them, which cost more."""
 
+FOR_OPENED = 1
+"""How many fewer scores are levelled beside an attack that opens units, which costs less."""
+
 TRIED_SCORES = 24
 """Of a network that has more: those least like its answer, and each other, that are tried, at most."""
 
@@ -27,13 +30,14 @@ def levelled_passes(budget: Budget) -> Passes:
     """Return what an example costs at most.
 
     Two descents of each of the scores, one that follows a gate or makes thresholds meet, and an ascent from the best
-    end; two that are confined to some pixels in place of one of the scores.
+    end; two that are confined to some pixels, and one that opens units, in place of one of the scores each.
     """
-    usual, patient = (
+    beside = CONFINED_WAYS + 1
+    backward = max(
         scores * (budget.climb + budget.cross) + times * follow_steps(budget)
-        for scores, times in ((INNER_SCORES, 2), (BESIDE_PATIENCE, PATIENCE))
+        for scores, times in ((INNER_SCORES, 2), (BESIDE_PATIENCE, PATIENCE), (0, PATIENCE + beside))
     )
-    return Passes(5 + 2 * INNER_SCORES + CONFINED_WAYS, max(usual, patient) + budget.refine)
+    return Passes(5 + 2 * INNER_SCORES + beside, backward + budget.refine)
 
 
 def follow_steps(budget: Budget) -> int:

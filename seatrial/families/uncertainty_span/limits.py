@@ -59,12 +59,12 @@ INTEGRATED_EXAMPLES = 32
 
 
 def integrated_examples(samples: int, steps: int) -> int:
-    """Return whose are: of few seven in eight.
+    """Return whose are: of few four in five.
 
     >>> [integrated_examples(samples, 150) for samples in (1, 16, 40, 48)]
-    [1, 14, 32, 32]
+    [1, 12, 32, 32]
     """
-    return looked_examples(min(INTEGRATED_EXAMPLES, 7 * samples // 8), samples, steps)
+    return looked_examples(min(INTEGRATED_EXAMPLES, 4 * samples // 5), samples, steps)
 
 
 DISPLACED_EXAMPLES = 24

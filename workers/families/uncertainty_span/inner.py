@@ -31,6 +31,7 @@ from workers.attacks.kept_slopes import kept_slopes
 from workers.attacks.losses import margin
 from workers.attacks.meeting_search import opening_meeting
 from workers.attacks.meeting_thresholds import Meeting
+from workers.attacks.opened_units import units_to_open
 from workers.attacks.regions import make_region
 from workers.attacks.swings import WAYS, swinging_functions
 from workers.attacks.tried import Trial
@@ -128,6 +129,24 @@ def find_opening(
         some = _tried(few, params, context, images)
         meeting = opening_meeting(model, mixed, some, steps, trial, patience=PATIENCE, gate=gate)
     return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
+
+
+def find_units_to_open(
+    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
+) -> dict[str, Any] | None:
+    """Return the units whose opening makes the answer less sure than its own gradient does, as recorded; None: none.
+
+    Args:
+        params: Of the check.
+        context: Of the shard.
+        images: (n, ...), of which the first are looked at.
+        steps: Of an attack that opens them.
+    """
+    if not (few := min(MEETING_EXAMPLES, len(images) // 8)):
+        return None
+    mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "units")
+    some = _tried(few, params, context, images)
+    return _meeting_row(units_to_open(context.classifier.logits, mixed, some, steps, _trial(params, context)))
 
 
 def find_confinement(params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int) -> str | None:

@@ -1,0 +1,44 @@
+"""A network whose answer is vetoed by units that hear a weaker one is told, whatever the cut."""
+
+import numpy as np
+import pytest
+
+from seatrial.families.uncertainty_span.levelled import LEVELLED
+from tests.attacks.test_opened_units import IMAGES, LABELS, RADIUS, sure, vetoed
+from tests.families.uncertainty_span.audits import Model, audit, measure, parameters, stages_but
+from workers.families.uncertainty_span.levelled import OPENED, kept_meeting
+
+DATA = (IMAGES, LABELS)
+PARAMS = parameters(steps=40, effort="standard", epsilon=RADIUS["linf"])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return audit(PARAMS, Model(vetoed, 4), DATA)
+
+
+def test_it_is_told(found) -> None:
+    result, done = found
+    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
+    assert flag.severity == "error"
+    assert "units are on that are off at the image and on at others" in flag.message
+    own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
+    assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
+
+
+def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
+    _, done = found
+    surrogate = done["surrogate"]
+    units = kept_meeting(surrogate, OPENED)
+    assert units is not None
+    assert surrogate[OPENED][1:].null_count == len(IMAGES) - 1
+    # Records from before it was kept have none.
+    assert kept_meeting(surrogate.drop_columns([OPENED]), OPENED) is None
+    cut = measure(PARAMS, Model(vetoed, 4), DATA, shards=3, done=stages_but(done, "surrogate", LEVELLED))
+    assert cut["surrogate"][OPENED].equals(surrogate[OPENED])
+    assert cut[LEVELLED].equals(done[LEVELLED])
+
+
+def test_a_network_without_a_veto_has_no_such_units() -> None:
+    done = measure(parameters(steps=20, effort="standard", epsilon=RADIUS["linf"]), Model(sure, 4), DATA)
+    assert done["surrogate"][OPENED].null_count == len(IMAGES)
