@@ -321,6 +321,13 @@ def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.Mon
     assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
 
 
+def test_an_image_by_itself_may_go_another_way() -> None:
+    def model(images: Tensor) -> Tensor:
+        return ordinary(images) if len(images) > 1 else images.flatten(1)[:, :CLASSES]
+
+    assert opening_meeting(model, IMAGES, IMAGES[:6], 5, trial()) is None
+
+
 def test_units_that_are_no_longer_there_move_nothing() -> None:
     gone = Meeting({Kink((False, 99)): torch.ones(40, dtype=torch.float64)})
     found = meet(planted, IMAGES, gone, 3, trial())

@@ -157,13 +157,12 @@ class _Search:
         for number in range(CROWDS):
             steps = self._steps if number < SHORTER else 2 * self._steps
             end = meet(self._model, image, left, steps, self._trial, pace=APART)
-            spreads = left.spreads[kink]
-            apart = distances(self._model, end, left, self._trial)[kink].to(spreads.device)
-            is_met = _are_near(apart, MET)
-            if (count := int(is_met.sum())) < least:
+            spreads, apart = left.spreads[kink], distances(self._model, end, left, self._trial).get(kink)
+            # One image by itself may go another way than several do.
+            if apart is None or (count := int((is_met := _are_near(apart.to(spreads.device), MET)).sum())) < least:
                 break
             least = least if crowds else max(least, math.ceil(ALIKE * count))
-            close = replace(left, spreads={kink: spreads.where(_are_near(apart, CLOSE), math.inf)})
+            close = replace(left, spreads={kink: spreads.where(_are_near(apart.to(spreads.device), CLOSE), math.inf)})
             crowds.append((max(answer.moved_at(end)), close))
             left = replace(left, spreads={kink: spreads.where(~is_met, math.inf)})
         return crowds
