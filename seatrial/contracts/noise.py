@@ -1,11 +1,13 @@
 """How character-level noise is made, whoever asks for it: a check of a model, or somebody without one."""
 
 import json
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from pydantic import Field
 
 from seatrial.contracts.base import Real, Request
+from seatrial.contracts.near_names import not_a_choice
 
 Attacker = Literal[
     "inner_shuffle",
@@ -107,12 +109,21 @@ def check_levels(levels: list[float], *, at_zero: str) -> list[float]:
     return rounded
 
 
-def in_a_list(attackers: object) -> object:
-    """Return what is asked for as ``attackers``, unless it is a name where a list of names is needed.
+def in_a_list(attackers: object, names: Sequence[str]) -> object:
+    """Return what is asked for as ``attackers``, unless it is a name where a list of names is needed, or holds another.
+
+    Args:
+        attackers: What is asked for.
+        names: That there are.
 
     Raises:
-        ValueError: It is; the message has the list.
+        ValueError: It is, and the message has the list; or one is none of the names, which is told once and not for
+            each kind of what the field takes.
     """
     if isinstance(attackers, str) and attackers != "all":
         raise ValueError(f"attackers must be `all` or a list of names: write {json.dumps([attackers])}")
+    if isinstance(attackers, list):
+        for name in attackers:
+            if isinstance(name, str) and name not in names:
+                raise ValueError(not_a_choice(name, names))
     return attackers

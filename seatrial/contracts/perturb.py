@@ -127,7 +127,7 @@ class PerturbRequest(Noise):
     @field_validator("attackers", mode="before")
     @classmethod
     def _attackers_are_listed(cls, attackers: object) -> object:
-        return in_a_list(attackers)
+        return in_a_list(attackers, NOISEMAKERS)
 
     @field_validator("attackers", mode="after")
     @classmethod

@@ -137,6 +137,15 @@ def test_a_value_that_is_none_of_a_few_is_refused_with_the_nearest(check: str, p
     assert found[pointer].startswith(told)
 
 
+def test_a_misspelt_attacker_is_told_once() -> None:
+    # The field takes `all`, or a list of names: what is neither is not told for each.
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_json(SUBMISSION % '{"kind": "low_level_attack", "attackers": ["visual", "vizual"]}', AuditCreate)
+    ((pointer, told),) = [(one.pointer, one.detail) for one in refused.value.errors if "attackers" in one.pointer]
+    assert pointer == "/checks/0/attackers"
+    assert told.startswith("'vizual' is not a choice here: did you mean 'visual'? Choices are inner_shuffle, ")
+
+
 def test_parameters_of_a_query_are_refused_in_the_same_words(client: httpx.Client) -> None:
     state = client.get("/v1/audits?state=suceeded").json()["errors"][0]["detail"]
     assert state.startswith("'suceeded' is not a choice here: did you mean 'succeeded'? Choices are queued, ")

@@ -55,7 +55,7 @@ class LowLevelAttackParams(Noise, FamilyParams):
     @field_validator("attackers", mode="before")
     @classmethod
     def _attackers_are_listed(cls, attackers: object) -> object:
-        return in_a_list(attackers)
+        return in_a_list(attackers, ATTACKERS)
 
     @field_validator("attackers", mode="after")
     @classmethod
