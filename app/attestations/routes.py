@@ -21,7 +21,11 @@ well_known = APIRouter(tags=["health"])
 
 JudgementId = Annotated[
     str | None,
-    Query(pattern=ID, description="This judgement of the audit; default: the verdict it has.", examples=["jdg_..."]),
+    Query(
+        pattern=ID,
+        description="This judgement of the audit; default: the verdict it has.",
+        examples=["jdg_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"],
+    ),
 ]
 
 

@@ -25,7 +25,12 @@ WithBaselines = Annotated[
     bool, Query(description="Delete it although it is a baseline or its verdict is attested; both stay told.")
 ]
 Subject = Annotated[
-    str, Path(pattern=ID, description="Id of what was deleted, or of the tombstone.", examples=["aud_..."])
+    str,
+    Path(
+        pattern=ID,
+        description="Id of what was deleted, or of the tombstone.",
+        examples=["aud_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"],
+    ),
 ]
 
 

@@ -35,7 +35,9 @@ async def read_leaderboard(
     request: Request,
     principal: Reader,
     services: Service,
-    dataset: Annotated[str, Query(pattern=ID, description="Id of the dataset.", examples=["dst_..."])],
+    dataset: Annotated[
+        str, Query(pattern=ID, description="Id of the dataset.", examples=["dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c12"])
+    ],
     check: Annotated[
         str, Query(pattern=ID, description="Kind of the check, as audits name it.", examples=sorted(families())[:1])
     ],

@@ -20,7 +20,9 @@ from seatrial.contracts.plans import HARDENED, PlanCreate, PlanEstimate, PlanRea
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], responses=raises(401, 403))
 
-PlanId = Annotated[str, Path(pattern=ID, description="Id of the plan.", examples=["pln_..."])]
+PlanId = Annotated[
+    str, Path(pattern=ID, description="Id of the plan.", examples=["pln_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+]
 _HARDENING: dict[str, Any] = next(iter(HARDENING_EXAMPLES.values()))
 PLAN_EXAMPLES: dict[str, Any] = {
     "Audit and judge": {

@@ -50,7 +50,11 @@ PolicyName = Annotated[
 ]
 JudgementId = Annotated[
     str | None,
-    Query(pattern=ID, description="Print this stored judgement of the audit instead.", examples=["jdg_..."]),
+    Query(
+        pattern=ID,
+        description="Print this stored judgement of the audit instead.",
+        examples=["jdg_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"],
+    ),
 ]
 _SENT = {"text/html": {"schema": {"type": "string"}}} | {
     MEDIA_TYPES[kind]: {"schema": {"type": "string"}} for kind in ("markdown", "junit", "model-index")

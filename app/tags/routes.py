@@ -19,7 +19,14 @@ from seatrial.contracts.tags import MAX_TAGS, TAG, SearchHit, SearchKind, TagCha
 
 router = APIRouter(prefix="/v1", tags=["search"], responses=raises(401, 403))
 
-SubjectId = Annotated[str, Path(pattern=ID, description="Id of a model, a dataset or an audit.", examples=["mdl_..."])]
+SubjectId = Annotated[
+    str,
+    Path(
+        pattern=ID,
+        description="Id of a model, a dataset or an audit.",
+        examples=["mdl_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"],
+    ),
+]
 TAG_EXAMPLES: dict[str, dict[str, Any]] = {"Put one on, take one off": {"add": ["stage=prod"], "remove": ["candidate"]}}
 
 

@@ -32,7 +32,9 @@ ModelName = Annotated[str, Path(pattern=VERSIONED_NAME, description="Name of the
 DatasetId = Annotated[
     str, Path(pattern=ID, description="Id of the dataset.", examples=["dat_0199f0c4e0c27b6c8a3e5d1f9b7a2c12"])
 ]
-HardeningId = Annotated[str, Path(pattern=ID, description="Id of the hardening.", examples=["hrd_..."])]
+HardeningId = Annotated[
+    str, Path(pattern=ID, description="Id of the hardening.", examples=["hrd_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"])
+]
 KeyId = Annotated[str, Path(pattern=ID, description="Id of the key.")]
 WebhookId = Annotated[str, Path(pattern=ID, description="Id of the webhook.")]
 DeliveryId = Annotated[str, Path(pattern=ID, description="Id of the delivery.")]

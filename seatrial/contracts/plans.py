@@ -60,7 +60,11 @@ class NotifyStep(Request):
     """Tell a webhook what came of it, by a message of type `plan.notified`, and wait for its answer."""
 
     kind: Literal["notify"] = Field(description="This step.")
-    webhook: str = Field(pattern=r"^whk_[0-9a-f]{1,64}$", description="Id of the webhook.", examples=["whk_..."])
+    webhook: str = Field(
+        pattern=r"^whk_[0-9a-f]{1,64}$",
+        description="Id of the webhook.",
+        examples=["whk_0199f0c4e0c27b6c8a3e5d1f9b7a2c11"],
+    )
 
 
 PlanStep = Annotated[HardenStep | AuditStep | JudgeStep | AttestStep | NotifyStep, Field(discriminator="kind")]

@@ -1,11 +1,13 @@
 import io
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from app.web import samples
 from app.web.services import Services
@@ -55,6 +57,28 @@ def test_every_field_of_a_body_is_described(document: dict[str, Any]) -> None:
     for name, schema in document["components"]["schemas"].items():
         for field, described in schema.get("properties", {}).items():
             assert described.get("description"), f"{name}.{field}"
+
+
+def with_examples(of: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema of a document that has examples."""
+    if isinstance(of, dict):
+        if isinstance(of.get("examples"), list) and {"type", "anyOf", "oneOf", "allOf", "$ref", "enum"} & set(of):
+            yield of
+        for name, inner in of.items():
+            if name != "examples":
+                yield from with_examples(inner)
+    elif isinstance(of, list):
+        for inner in of:
+            yield from with_examples(inner)
+
+
+def test_every_example_is_of_its_schema(document: dict[str, Any]) -> None:
+    found = list(with_examples(document["components"]["schemas"])) + list(with_examples(document["paths"]))
+    assert len(found) > 100
+    for schema in found:
+        asked = Draft202012Validator({**schema, "components": document["components"]})
+        for example in schema["examples"]:
+            assert not [error.message for error in asked.iter_errors(example)]
 
 
 def test_every_example_of_a_body_works(
