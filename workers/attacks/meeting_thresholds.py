@@ -113,7 +113,7 @@ def meet(
         followed = moved.detach().requires_grad_(True)
         with torch.enable_grad():
             logits, found = kinks_of(model, followed, MOST, meeting.spreads)
-            scaled = in_spreads(found, meeting)
+            scaled = _in_spreads(found, meeting)
             if not scaled:
                 return moved
             width = WIDE ** (1 - progress) * pace.near**progress
@@ -140,14 +140,14 @@ def distances(model: Model, images: Tensor, meeting: Meeting, trial: Trial) -> d
         trial: How.
     """
     trial.check_cancelled()
-    found = in_spreads(kinks_of(model, images, MOST, meeting.spreads)[1], meeting)
+    found = _in_spreads(kinks_of(model, images, MOST, meeting.spreads)[1], meeting)
     return {
         kink: torch.where(meeting.spreads[kink].isfinite().to(of.device), of.detach().abs(), math.inf)
         for kink, of in found.items()
     }
 
 
-def in_spreads(found: Mapping[Kink, Tensor], meeting: Meeting) -> dict[Kink, Tensor]:
+def _in_spreads(found: Mapping[Kink, Tensor], meeting: Meeting) -> dict[Kink, Tensor]:
     """Return what goes into the kinks of a meeting, in standard deviations; without kinks that are no longer there."""
     scaled = dict[Kink, Tensor]()
     for kink, spreads in meeting.spreads.items():

@@ -26,9 +26,9 @@ most, and one in eight; and for how many steps at first."""
 
 GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
-with a few examples, and where there is a gate as much as a small network takes; 96 for each place where functions bend,
-and some hundreds for crowds that meet apart and for units to open. Of a network in which thresholds meet, or behind
-whose gate there is much, it takes some thousands more."""
+with a few examples, and where there is a gate as much as a small network takes; 48 for each place where functions bend,
+and some hundreds for crowds that meet apart and for gradients through units that are off. Of a network in which
+thresholds meet, or behind whose gate there is much, it takes some thousands more."""
 
 
 def inside_passes(examples: int, steps: int) -> Passes:

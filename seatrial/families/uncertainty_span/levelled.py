@@ -19,8 +19,8 @@ CONFINED_WAYS, FOR_CONFINED = 2, 1
 """Attacks that are confined to some pixels, where these lead farther: up the entropy and down; and how many fewer
 scores are levelled beside them, which cost more."""
 
-FOR_OPENED = 1
-"""How many fewer scores are levelled beside an attack that opens units, which costs less."""
+FOR_LEAKING = 1
+"""How many fewer scores are levelled beside an attack by gradients that go through units that are off."""
 
 TRIED_SCORES = 24
 """Of a network that has more: those least like its answer, and each other, that are tried, at most."""
@@ -30,7 +30,8 @@ def levelled_passes(budget: Budget) -> Passes:
     """Return what an example costs at most.
 
     Two descents of each of the scores, one that follows a gate or makes thresholds meet, and an ascent from the best
-    end; two that are confined to some pixels, and one that opens units, in place of one of the scores each.
+    end; two that are confined to some pixels, and one by gradients that go through units that are off, in place of
+    one of the scores each.
     """
     beside = CONFINED_WAYS + 1
     backward = max(

@@ -28,10 +28,10 @@ from workers.attacks.idle import idle_functions
 from workers.attacks.idle_parts import idle_columns
 from workers.attacks.inner_scores import inner_scores
 from workers.attacks.kept_slopes import kept_slopes
+from workers.attacks.leaky_gradients import leaking_slope
 from workers.attacks.losses import margin
 from workers.attacks.meeting_search import opening_meeting
 from workers.attacks.meeting_thresholds import Meeting
-from workers.attacks.opened_units import units_to_open
 from workers.attacks.regions import make_region
 from workers.attacks.swings import WAYS, swinging_functions
 from workers.attacks.tried import Trial
@@ -131,22 +131,20 @@ def find_opening(
     return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
 
 
-def find_units_to_open(
+def find_leaking_slope(
     params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> dict[str, Any] | None:
-    """Return the units whose opening makes the answer less sure than its own gradient does, as recorded; None: none.
+) -> float | None:
+    """Return the share of the gradients of units that are off by which an attack leads farther; None: there is none.
 
     Args:
         params: Of the check.
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
-        steps: Of an attack that opens them.
+        steps: Of an attack that follows them.
     """
-    if not (few := min(MEETING_EXAMPLES, len(images) // 8)):
-        return None
-    mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "units")
-    some = _tried(few, params, context, images)
-    return _meeting_row(units_to_open(context.classifier.logits, mixed, some, steps, _trial(params, context)))
+    few = min(MEETING_EXAMPLES, len(images) // 8)
+    some = _tried(few, params, context, images) if few else images[:0]
+    return leaking_slope(context.classifier.logits, some, steps, _trial(params, context))
 
 
 def find_confinement(params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int) -> str | None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from seatrial.families.uncertainty_span.levelled import (
     BESIDE_PATIENCE,
     FOR_CONFINED,
-    FOR_OPENED,
+    FOR_LEAKING,
     INNER_SCORES,
     follow_steps,
 )
@@ -20,10 +20,10 @@ from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
 from workers.attacks.kinks import Kink
+from workers.attacks.leaky_gradients import climb_leaking
 from workers.attacks.losses import entropy, margin
 from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import Descent
-from workers.attacks.opened_units import open_units
 from workers.attacks.tried import Trial, spread_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
@@ -65,9 +65,9 @@ _KINK = pa.struct(
 MEETING_TYPE = pa.struct([("kinks", pa.list_(_KINK)), ("patience", pa.int64())])
 """Of that column."""
 
-OPENED = "opened"
-"""Column beside it, in its first row: the units that an attack opens, likewise. Records from before it was kept have
-none."""
+LEAKING = "leaking_slope"
+"""Column beside it, in its first row: the share of the gradients of units that are off by which an attack leads
+farther. Records from before it was kept have none."""
 
 CONFINED = "confined"
 """Column beside it, in its first row: what perturbations are confined to that move the answer farther than others.
@@ -103,9 +103,9 @@ def kept_gate(surrogate: Records | None) -> ClosedGate | None:
     return ClosedGate(places, cut)
 
 
-def kept_meeting(surrogate: Records | None, column: str = MEETING) -> Meeting | None:
-    """Return the units that the check found, given the surrogate's records and the column; None: it has none."""
-    if (kept := first_of(surrogate, column)) is None:
+def kept_meeting(surrogate: Records | None) -> Meeting | None:
+    """Return the units that the check found, given the surrogate's records; None: it has none."""
+    if (kept := first_of(surrogate, MEETING)) is None:
         return None
     spreads, thresholds = dict[Kink, Tensor](), dict[Kink, Tensor]()
     for of in kept["kinks"]:
@@ -125,7 +125,7 @@ def kept_confinement(surrogate: Records | None) -> str | None:
 
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    return any(first_of(surrogate, name) for name in (INNER, GATE, MEETING, OPENED, CONFINED))
+    return any(first_of(surrogate, name) for name in (INNER, GATE, MEETING, LEAKING, CONFINED))
 
 
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
@@ -139,17 +139,17 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     alone = attack.reach.copy()
     surrogate = context.records(SURROGATE)
     meeting, where = kept_meeting(surrogate), kept_confinement(surrogate)
-    units = kept_meeting(surrogate, OPENED)
+    slope: float | None = first_of(surrogate, LEAKING)
     count = INNER_SCORES if meeting is None or meeting.patience == 1 else BESIDE_PATIENCE
-    count -= FOR_CONFINED * (where is not None) + FOR_OPENED * (units is not None)
+    count -= FOR_CONFINED * (where is not None) + FOR_LEAKING * (slope is not None)
     groups = kept_inner_scores(surrogate)[: max(0, count)]
     ends = [end for group in groups for end in _level(attack, alone, group)]
     if (gate := kept_gate(surrogate)) is not None:
         ends.append(_follow(attack, alone, gate))
     if meeting is not None:
         ends.append(_meet(attack, alone, meeting))
-    if units is not None:
-        found = open_units(attack.model, batch.images, units, follow_steps(attack.budget), _trial(attack))
+    if slope is not None:
+        found = climb_leaking(attack.model, batch.images, slope, follow_steps(attack.budget), _trial(attack))
         ends.append(_seen(attack, alone, found))
     if where is not None:
         ends += _confine(attack, alone, where)

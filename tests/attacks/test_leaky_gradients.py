@@ -1,15 +1,12 @@
-"""Units that veto an answer are opened by gradients of their own; of an ordinary network none are."""
+"""Gradients that go through units that are off find what these veto; of an ordinary network they find no more."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from workers.attacks import opened_units
-from workers.attacks.kinks import Kink
+from workers.attacks.leaky_gradients import climb_leaking, leaking_slope, leaky
 from workers.attacks.losses import entropy
-from workers.attacks.meeting_thresholds import Meeting
 from workers.attacks.momentum import MomentumPGD
-from workers.attacks.opened_units import open_units, units_to_open
 from workers.attacks.tried import Trial
 
 SIDE, CLASSES, VETOES = 12, 4, 8
@@ -37,6 +34,20 @@ def vetoed(images: Tensor) -> Tensor:
     return torch.relu(sure(images) - 30 * vetoes)
 
 
+def in_place(images: Tensor) -> Tensor:
+    """Do the same by functions that write into what they are given."""
+    fine = (images.flatten(1) - 0.5) @ FINE
+    against = (fine.sum(1, keepdim=True) - 3 * fine - 0.4)[:, None] * STEEP
+    return torch.relu_(sure(images) - 30 * torch.nn.functional.relu(against, inplace=True).mean(1))
+
+
+def with_decoys(images: Tensor) -> Tensor:
+    """Have many more units beside the vetoes that are off and say the opposite, to next to no effect."""
+    fine = (images.flatten(1) - 0.5) @ FINE
+    decoys = torch.relu((3 * fine - fine.sum(1, keepdim=True) - 6.0)[:, None] * STEEP.repeat(20, 1)).mean(1)
+    return vetoed(images) - 1e-4 * decoys
+
+
 def weak(images: Tensor) -> Tensor:
     """Answer by what is small."""
     return 12 * torch.relu((images.flatten(1) - 0.5) @ FINE)
@@ -53,34 +64,29 @@ def climbed(model, norm: str) -> float:
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-def test_the_units_of_a_veto_are_opened_where_no_gradient_of_the_answer_leads(norm: str) -> None:
-    assert (vetoed(IMAGES).argmax(1) == LABELS).all()
-    assert climbed(vetoed, norm) < 0.5
-    units = units_to_open(vetoed, IMAGES, IMAGES[:4], 20, trial(norm))
-    assert units is not None
-    found = open_units(vetoed, IMAGES, units, 20, trial(norm))
-    assert float(entropy(vetoed(found)).mean()) > climbed(vetoed, norm) + 0.3
+@pytest.mark.parametrize("model", [vetoed, in_place, with_decoys])
+def test_a_veto_is_opened_where_no_gradient_of_the_answer_leads(model, norm: str) -> None:
+    assert (model(IMAGES).argmax(1) == LABELS).all()
+    assert climbed(model, norm) < 0.5
+    slope = leaking_slope(model, IMAGES[:4], 20, trial(norm))
+    assert slope is not None
+    found = climb_leaking(model, IMAGES, slope, 20, trial(norm))
+    assert float(entropy(model(found)).mean()) > climbed(model, norm) + 0.3
     far = (found - IMAGES).flatten(1)
     assert float(far.abs().max() if norm == "linf" else far.norm(dim=1).max()) <= RADIUS[norm] + 1e-6
     assert 0 <= float(found.min()) <= float(found.max()) <= 1
 
 
 @pytest.mark.parametrize("model", [sure, weak])
-def test_of_a_network_that_hides_nothing_none_are(model) -> None:
-    assert units_to_open(model, IMAGES, IMAGES[:4], 20, trial("linf")) is None
+def test_of_a_network_that_hides_nothing_nothing_is(model) -> None:
+    assert leaking_slope(model, IMAGES[:4], 20, trial("linf")) is None
+    assert leaking_slope(model, IMAGES[:0], 20, trial("linf")) is None
 
 
-def test_only_units_count_that_are_on_often_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A unit of a class is on at the images of the other three.
-    monkeypatch.setattr(opened_units, "ON", 0.74)
-    assert units_to_open(vetoed, IMAGES, IMAGES[:4], 20, trial("linf")) is not None
-    monkeypatch.setattr(opened_units, "ON", 0.76)
-    assert units_to_open(vetoed, IMAGES, IMAGES[:4], 20, trial("linf")) is None
-
-
-def test_without_units_or_images_there_are_none() -> None:
-    assert units_to_open(lambda images: images.flatten(1)[:, :4], IMAGES, IMAGES[:4], 3, trial("linf")) is None
-    assert units_to_open(vetoed, IMAGES[:1], IMAGES[:1], 3, trial("linf")) is None
-    assert units_to_open(vetoed, IMAGES, IMAGES[:0], 3, trial("linf")) is None
-    gone = Meeting({Kink((False, 99)): torch.ones(40, dtype=torch.float64)})
-    assert open_units(vetoed, IMAGES, gone, 3, trial("linf")).equal(IMAGES)
+def test_outputs_are_the_same_and_gradients_go_through() -> None:
+    images = (IMAGES - 0.5).requires_grad_(True)
+    through = leaky(torch.relu, 0.25)(images)
+    assert through.equal(torch.relu(images))
+    (slope,) = torch.autograd.grad(through.sum(), images)
+    assert slope.equal(torch.where(images > 0, 1.25, 0.25))
+    assert leaky(vetoed, 0.25)(IMAGES).equal(vetoed(IMAGES))

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from seatrial.families.uncertainty_span.levelled import LEVELLED
-from tests.attacks.test_opened_units import IMAGES, LABELS, RADIUS, sure, vetoed
+from tests.attacks.test_leaky_gradients import IMAGES, LABELS, RADIUS, sure, vetoed
 from tests.families.uncertainty_span.audits import Model, audit, measure, parameters, stages_but
-from workers.families.uncertainty_span.levelled import OPENED, kept_meeting
+from workers.attacks.leaky_gradients import SLOPES
+from workers.families.uncertainty_span.levelled import LEAKING
+from workers.families.uncertainty_span.records import first_of
 
 DATA = (IMAGES, LABELS)
 PARAMS = parameters(steps=40, effort="standard", epsilon=RADIUS["linf"])
@@ -21,7 +23,7 @@ def test_it_is_told(found) -> None:
     result, done = found
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
     assert flag.severity == "error"
-    assert "units are on that are off at the image and on at others" in flag.message
+    assert "gradients lead that go through units that are off" in flag.message
     own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
     assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
 
@@ -29,16 +31,15 @@ def test_it_is_told(found) -> None:
 def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
     _, done = found
     surrogate = done["surrogate"]
-    units = kept_meeting(surrogate, OPENED)
-    assert units is not None
-    assert surrogate[OPENED][1:].null_count == len(IMAGES) - 1
+    assert first_of(surrogate, LEAKING) in SLOPES
+    assert surrogate[LEAKING][1:].null_count == len(IMAGES) - 1
     # Records from before it was kept have none.
-    assert kept_meeting(surrogate.drop_columns([OPENED]), OPENED) is None
+    assert first_of(surrogate.drop_columns([LEAKING]), LEAKING) is None
     cut = measure(PARAMS, Model(vetoed, 4), DATA, shards=3, done=stages_but(done, "surrogate", LEVELLED))
-    assert cut["surrogate"][OPENED].equals(surrogate[OPENED])
+    assert cut["surrogate"][LEAKING].equals(surrogate[LEAKING])
     assert cut[LEVELLED].equals(done[LEVELLED])
 
 
-def test_a_network_without_a_veto_has_no_such_units() -> None:
+def test_a_network_without_a_veto_has_none() -> None:
     done = measure(parameters(steps=20, effort="standard", epsilon=RADIUS["linf"]), Model(sure, 4), DATA)
-    assert done["surrogate"][OPENED].null_count == len(IMAGES)
+    assert done["surrogate"][LEAKING].null_count == len(IMAGES)
