@@ -7,7 +7,8 @@ from torch import Tensor
 from workers.attacks.leaky_gradients import climb_leaking, leaking_slope, leaky
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
-from workers.attacks.tried import Trial
+from workers.attacks.openings import Openings
+from workers.attacks.tried import Trial, spread_of
 
 SIDE, CLASSES, VETOES = 12, 4, 8
 GENERATOR = torch.Generator().manual_seed(5)
@@ -68,9 +69,9 @@ def climbed(model, norm: str) -> float:
 def test_a_veto_is_opened_where_no_gradient_of_the_answer_leads(model, norm: str) -> None:
     assert (model(IMAGES).argmax(1) == LABELS).all()
     assert climbed(model, norm) < 0.5
-    slope = leaking_slope(model, IMAGES[:4], 20, trial(norm))
+    slope = leaking_slope(Openings(model, IMAGES[:4], 20, trial(norm)))
     assert slope is not None
-    found = climb_leaking(model, IMAGES, slope, 20, trial(norm))
+    found = climb_leaking(model, IMAGES, spread_of(model(IMAGES)), slope, 20, trial(norm))
     assert float(entropy(model(found)).mean()) > climbed(model, norm) + 0.3
     far = (found - IMAGES).flatten(1)
     assert float(far.abs().max() if norm == "linf" else far.norm(dim=1).max()) <= RADIUS[norm] + 1e-6
@@ -79,8 +80,8 @@ def test_a_veto_is_opened_where_no_gradient_of_the_answer_leads(model, norm: str
 
 @pytest.mark.parametrize("model", [sure, weak])
 def test_of_a_network_that_hides_nothing_nothing_is(model) -> None:
-    assert leaking_slope(model, IMAGES[:4], 20, trial("linf")) is None
-    assert leaking_slope(model, IMAGES[:0], 20, trial("linf")) is None
+    assert leaking_slope(Openings(model, IMAGES[:4], 20, trial("linf"))) is None
+    assert leaking_slope(Openings(model, IMAGES[:0], 20, trial("linf"))) is None
 
 
 def test_outputs_are_the_same_and_gradients_go_through() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.attacks import openings
+from workers.attacks import meeting_search
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.kinks import Kink
@@ -16,6 +16,7 @@ from workers.attacks.losses import entropy
 from workers.attacks.meeting_search import opening_meeting
 from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import MomentumPGD
+from workers.attacks.openings import Openings
 from workers.attacks.tried import Trial
 
 PIXELS, PLAIN, BANDS, FEATURES, CLASSES = 144, 6, 100, 40, 10
@@ -57,7 +58,7 @@ def test_where_thresholds_meet_the_answer_is_another_and_no_gradient_of_it_leads
     search = MomentumPGD(norm, RADIUS[norm], 60)  # type: ignore[arg-type]
     ahead = search.run(planted, IMAGES, lambda logits, *_: -entropy(logits), lambda logits, *_: -entropy(logits))
     assert -float(ahead.value.mean()) < 1
-    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(norm))
+    meeting = opening_meeting(Openings(planted, IMAGES[:6], 30, trial(norm)), IMAGES)
     assert meeting is not None
     found = meet(planted, IMAGES, meeting, 30, trial(norm))
     assert float(entropy(planted(found)).mean()) > 0.9 * math.log(CLASSES)
@@ -65,7 +66,7 @@ def test_where_thresholds_meet_the_answer_is_another_and_no_gradient_of_it_leads
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_it_stays_in_the_ball_and_in_the_box(norm: str) -> None:
-    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(norm))
+    meeting = opening_meeting(Openings(planted, IMAGES[:6], 30, trial(norm)), IMAGES)
     assert meeting is not None
     edges = IMAGES.clone()
     edges[:, :, :6] = 0
@@ -237,7 +238,7 @@ def test_wherever_units_bend_and_however_many_meet_elsewhere(model: Callable[[Te
     search = MomentumPGD("linf", RADIUS["linf"], 60)
     ahead = search.run(model, IMAGES, lambda logits, *_: -entropy(logits), lambda logits, *_: -entropy(logits))
     assert -float(ahead.value.mean()) < 1
-    meeting = opening_meeting(model, IMAGES, IMAGES[:6], 30, trial())
+    meeting = opening_meeting(Openings(model, IMAGES[:6], 30, trial()), IMAGES)
     assert meeting is not None
     found = meet(model, IMAGES, meeting, 30, trial())
     assert float(entropy(model(found)).mean()) > 0.7 * math.log(CLASSES)
@@ -273,19 +274,19 @@ def surer(images: Tensor) -> Tensor:
 def test_where_the_answer_is_surer_counts_too() -> None:
     search = MomentumPGD("linf", RADIUS["linf"], 60)
     ahead = search.run(surer, IMAGES, lambda logits, *_: entropy(logits), lambda logits, *_: entropy(logits))
-    meeting = opening_meeting(surer, IMAGES, IMAGES[:6], 30, trial())
+    meeting = opening_meeting(Openings(surer, IMAGES[:6], 30, trial()), IMAGES)
     assert meeting is not None
     found = meet(surer, IMAGES, meeting, 30, trial())
     assert float(entropy(surer(found)).mean()) < float(ahead.value.mean()) - 0.5
     # It would take the place of a gate.
     decoy = ClosedGate((Place((False, 8)),), {(False, 4): None})
-    assert opening_meeting(surer, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
+    assert opening_meeting(Openings(surer, IMAGES[:6], 30, trial()), IMAGES, gate=decoy) is None
 
 
 @pytest.mark.parametrize("model", [stiff, pytest.param(in_turn, marks=pytest.mark.drill)])
 def test_what_takes_patience_is_found_where_many_meet_and_nothing_opens(model: Callable[[Tensor], Tensor]) -> None:
-    assert opening_meeting(model, IMAGES, IMAGES[:6], 30, trial()) is None
-    meeting = opening_meeting(model, IMAGES, IMAGES[:6], 30, trial(), patience=7)
+    assert opening_meeting(Openings(model, IMAGES[:6], 30, trial()), IMAGES) is None
+    meeting = opening_meeting(Openings(model, IMAGES[:6], 30, trial()), IMAGES, patience=7)
     assert meeting is not None
     assert meeting.patience == 7
     found = meet(model, IMAGES, meeting, 30, trial())
@@ -293,39 +294,40 @@ def test_what_takes_patience_is_found_where_many_meet_and_nothing_opens(model: C
 
 
 def test_an_ordinary_network_has_none() -> None:
-    assert opening_meeting(ordinary, IMAGES, IMAGES[:6], 30, trial()) is None
+    assert opening_meeting(Openings(ordinary, IMAGES[:6], 30, trial()), IMAGES) is None
     # No kinks, too few images, or kinks of pixels alone.
-    assert opening_meeting(lambda images: images.flatten(1)[:, :20], IMAGES, IMAGES[:6], 5, trial()) is None
-    assert opening_meeting(planted, IMAGES[:1], IMAGES[:1], 5, trial()) is None
-    assert opening_meeting(planted, IMAGES, IMAGES[:0], 5, trial()) is None
-    assert opening_meeting(lambda images: torch.relu(images.flatten(1)), IMAGES, IMAGES[:6], 5, trial()) is None
+    assert opening_meeting(Openings(lambda images: images.flatten(1)[:, :20], IMAGES[:6], 5, trial()), IMAGES) is None
+    assert opening_meeting(Openings(planted, IMAGES[:1], 5, trial()), IMAGES[:1]) is None
+    assert opening_meeting(Openings(planted, IMAGES[:0], 5, trial()), IMAGES) is None
+    pixels = Openings(lambda images: torch.relu(images.flatten(1)), IMAGES[:6], 5, trial())
+    assert opening_meeting(pixels, IMAGES) is None
 
 
 def test_what_a_gradient_reaches_as_well_is_no_meeting() -> None:
     def weak(images: Tensor) -> Tensor:
         return torch.relu(SURE + 120 * torch.relu((images.flatten(1) - 0.5) @ OF_PIXELS) @ OF_FEATURES)
 
-    assert opening_meeting(weak, IMAGES, IMAGES[:6], 30, trial()) is None
+    assert opening_meeting(Openings(weak, IMAGES[:6], 30, trial()), IMAGES) is None
 
 
 def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     # What the bands are projected of: where it says nothing all of them are shut.
     decoy = ClosedGate((Place((False, 23)),), {(False, 4): None})
-    meeting = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), gate=decoy)
+    meeting = opening_meeting(Openings(planted, IMAGES[:6], 30, trial()), IMAGES, gate=decoy)
     assert meeting is not None
-    plain = opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial())
+    plain = opening_meeting(Openings(planted, IMAGES[:6], 30, trial()), IMAGES)
     assert plain is not None
     assert [*meeting.spreads] == [*plain.spreads]
     ends = meet(planted, IMAGES[:6], meeting, 30, trial())
-    monkeypatch.setattr(openings, "follow", lambda *_: ends)
-    assert opening_meeting(planted, IMAGES, IMAGES[:6], 30, trial(), gate=decoy) is None
+    monkeypatch.setattr(meeting_search, "follow", lambda *_: ends)
+    assert opening_meeting(Openings(planted, IMAGES[:6], 30, trial()), IMAGES, gate=decoy) is None
 
 
 def test_an_image_by_itself_may_go_another_way() -> None:
     def model(images: Tensor) -> Tensor:
         return ordinary(images) if len(images) > 1 else images.flatten(1)[:, :CLASSES]
 
-    assert opening_meeting(model, IMAGES, IMAGES[:6], 5, trial()) is None
+    assert opening_meeting(Openings(model, IMAGES[:6], 5, trial()), IMAGES) is None
 
 
 def test_units_that_are_no_longer_there_move_nothing() -> None:

@@ -10,23 +10,21 @@ nobody. Of a network that hides nothing it leads nowhere that its own gradient d
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from workers.attacks.altered_passes import Calls
 from workers.attacks.gradients import Model
-from workers.attacks.losses import entropy
-from workers.attacks.momentum import MomentumPGD
-from workers.attacks.openings import Openings
+from workers.attacks.idle import Numbered
+from workers.attacks.leak import let_through
+from workers.attacks.openings import Openings, climb
 from workers.attacks.switching import CLIPPING, RECTIFIERS, function_name
-from workers.attacks.tried import NARROW, Trial, spread_of
+from workers.attacks.tried import Trial
 
 SLOPES = (0.02, 0.1)
 """Shares of a gradient that are let through, each tried. Of five fakes with such a veto (16 MNIST images, l_inf .15, 30
 steps) .02 reaches 1.14 to 1.65 nat and .1 .23 to .95, of a PGD-trained network .04 as without."""
 
 
-class _Leaking(Calls):
+class _Leaking(Numbered):
     """Lets a share of the gradients of functions that bend through, whatever they return."""
 
     def __init__(self, rows: int, slope: float) -> None:
@@ -49,8 +47,7 @@ class _Leaking(Calls):
         before, self._before = self._before, None
         if before is None or not isinstance(found, Tensor) or found.shape != before.shape:
             return found
-        through = (before - before.detach()).nan_to_num(nan=0.0)
-        return found + self._slope * through.to(found.dtype)
+        return let_through(found, before, self._slope)
 
 
 def leaky(model: Model, slope: float) -> Model:
@@ -65,43 +62,29 @@ def leaky(model: Model, slope: float) -> Model:
     return logits
 
 
-def climb_leaking(model: Model, images: Tensor, slope: float, steps: int, trial: Trial) -> Tensor:
+def climb_leaking(model: Model, images: Tensor, spread: Tensor, slope: float, steps: int, trial: Trial) -> Tensor:
     """Return images (n, ...) in the ball at which the answer is least sure, by such gradients of its entropy.
-
-    Of logits as far apart as those of clean images are at first, whatever their scale, and as they are at last.
 
     Args:
         model: Differentiable.
         images: (n, ...).
+        spread: (n,) how far the scores of the answer to each lie apart.
         slope: Share of a gradient that is let through.
         steps: Gradient steps.
         trial: Of what the attack is.
     """
-    trial.check_cancelled()
-    with torch.no_grad():
-        temperatures = spread_of(model(images.detach())).unsqueeze(1) / NARROW
-    search = MomentumPGD(trial.norm, trial.epsilon, steps, box=trial.box)
-
-    def loss(logits: Tensor, indices: Tensor, progress: float = 0.0) -> Tensor:
-        return -entropy(logits.double() / temperatures[indices] ** (1 - progress))
-
-    def surest(logits: Tensor, indices: Tensor) -> Tensor:
-        return -entropy(logits.double())
-
-    return search.run(leaky(model, slope), images, loss, surest, check_cancelled=trial.check_cancelled).best
+    return climb(leaky(model, slope), images, spread, steps, trial, is_cooled=True)
 
 
-def leaking_slope(model: Model, some: Tensor, steps: int, trial: Trial) -> float | None:
+def leaking_slope(openings: Openings) -> float | None:
     """Return the share by which the answer is less sure than by as many steps up its entropy; None: there is none.
 
     Args:
-        model: Differentiable.
-        some: (m, ...), a few images with which it is tried.
-        steps: Of either way.
-        trial: How.
+        openings: Of a few images with which it is tried.
     """
-    if not len(some):
+    if not len(openings.images):
         return None
-    ends = [climb_leaking(model, some, slope, steps, trial) for slope in SLOPES]
-    at = Openings(model, some, steps, trial).opening(ends, is_surer=False)
+    model, some, spread = openings.model, openings.images, openings.spread
+    ends = [climb_leaking(model, some, spread, slope, openings.steps, openings.trial) for slope in SLOPES]
+    at = openings.opening(ends, is_surer=False)
     return None if at is None else SLOPES[at]

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from workers.attacks.closed_gates import ClosedGate
+from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.gradients import Model
 from workers.attacks.kinks import UNITS, Kink, kinks_of
 from workers.attacks.measured_bends import thresholds_of
@@ -54,35 +54,26 @@ Ends = Sequence[tuple[Meeting, Tensor]]
 
 
 def opening_meeting(
-    model: Model,
-    images: Tensor,
-    some: Tensor,
-    steps: int,
-    trial: Trial,
-    *,
-    patience: int = 1,
-    gate: ClosedGate | None = None,
+    openings: Openings, images: Tensor, *, patience: int = 1, gate: ClosedGate | None = None
 ) -> Meeting | None:
     """Return the units at whose meeting the answer is less sure, or surer, than otherwise; None: there are none.
 
     Each kink is tried for a few steps first. Those of which most numbers meet by that are tried by themselves and
     together, then each once more without the numbers that have met, and all of these together: crowds may meet
-    elsewhere. If none opens anything, the first of them in the network is tried patiently with all that come after it:
-    others may have to meet next.
+    elsewhere. If none opens anything, what meets of those of which most numbers do is left out, then what meets of the
+    rest, and so on: crowds may each meet apart. At last the first of them in the network is tried patiently with all
+    that come after it: others may have to meet next.
 
     Args:
-        model: Differentiable.
+        openings: Of a few images (m, ...) with which they are tried.
         images: (n, ...), a batch by which it is known how far numbers lie apart.
-        some: (m, ...), a few with which they are tried.
-        steps: Of either way.
-        trial: How.
         patience: How many times the steps of a patient trial.
         gate: Of the network, by which it is to be more sure than so; None: it has none.
     """
-    if not len(some):
+    if not len(openings.images):
         return None
-    search = _Search(model, some, steps, trial, gate)
-    whole = _whole(model, images, trial)
+    search = _Search(openings, gate)
+    whole = _whole(openings.model, images, openings.trial)
     tried = search.shortly(whole)
     rising = sorted((kink for kink, of in tried.items() if of.rise >= RISING), key=lambda kink: -tried[kink].rise)
     if not rising:
@@ -117,12 +108,18 @@ class _Shortly:
 class _Search:
     """Makes thresholds meet, and sees whether the answer is another there."""
 
-    def __init__(self, model: Model, some: Tensor, steps: int, trial: Trial, gate: ClosedGate | None) -> None:
-        self._model, self._some, self._steps, self._trial, self._gate = model, some, steps, trial, gate
+    def __init__(self, openings: Openings, gate: ClosedGate | None) -> None:
+        self._openings, self._gate = openings, gate
+        self._model, self._some = openings.model, openings.images
+        self._steps, self._trial = openings.steps, openings.trial
 
     @cached_property
-    def _openings(self) -> Openings:
-        return Openings(self._model, self._some, self._steps, self._trial, self._gate)
+    def _opened(self) -> float:
+        """How much less sure the answer is where the gate leads."""
+        if self._gate is None:
+            return 0.0
+        end = follow(self._model, self._some, self._gate, self._steps, self._trial)
+        return self._openings.moved_at(end)[0]
 
     def shortly(self, whole: Meeting) -> Mapping[Kink, _Shortly]:
         """Return what each kink shows by a few steps; of many some that follow each other together."""
@@ -175,7 +172,9 @@ class _Search:
         """Return the meeting that makes the answer least sure, or surest, where it does more than anything else."""
         # What opens otherwise than a gate takes the place of none.
         at = self._openings.opening([end for _, end in ends], is_surer=self._gate is None)
-        return None if at is None else ends[at][0]
+        if at is None or (self._gate is not None and self._openings.moved_at(ends[at][1])[0] <= self._opened):
+            return None
+        return ends[at][0]
 
     def without_met(self, meeting: Meeting, end: Tensor) -> Meeting | None:
         """Return the rest of a meeting, without the numbers that met at most of its ends; None where there is none."""

@@ -5,7 +5,6 @@ from functools import cached_property
 
 from torch import Tensor
 
-from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.gradients import Model
 from workers.attacks.losses import entropy
 from workers.attacks.momentum import MomentumPGD
@@ -13,19 +12,23 @@ from workers.attacks.tried import NARROW, UNSURE, Trial, Tried
 
 
 class Openings:
-    """An answer, and how far it moves otherwise.
+    """An answer, and how far it moves by its own gradient: asked once, for all that it is compared with.
 
-    Args:
+    Attributes:
         model: Differentiable.
         images: (n, ...), a few with which it is tried.
         steps: Of either way.
         trial: How.
-        gate: Of the network, by which it is to be more sure than so; None: it has none.
     """
 
-    def __init__(self, model: Model, images: Tensor, steps: int, trial: Trial, gate: ClosedGate | None = None) -> None:
-        self._model, self._images, self._steps, self._trial, self._gate = model, images, steps, trial, gate
+    def __init__(self, model: Model, images: Tensor, steps: int, trial: Trial) -> None:
+        self.model, self.images, self.steps, self.trial = model, images, steps, trial
         self._least = dict[int, float]()
+
+    @property
+    def spread(self) -> Tensor:
+        """(n,) how far the scores of the answer to each image lie apart."""
+        return self._tried.spread
 
     def moved_at(self, images: Tensor) -> tuple[float, float]:
         """Return what :meth:`workers.attacks.tried.Tried.moved_at` does."""
@@ -47,25 +50,38 @@ class Openings:
 
     @cached_property
     def _tried(self) -> Tried:
-        return Tried(self._model, self._images, self._trial)
+        return Tried(self.model, self.images, self.trial)
 
     def _otherwise(self, which: int) -> float:
         """Return how much less sure (0), or surer (1), it has to be: of most networks a short way does as much."""
         if which not in self._least:
-            lengths, sign = (max(1, self._steps // 4), self._steps), (1, -1)[which]
-            least = UNSURE + max(self.moved_at(self._along_entropy(length, sign))[which] for length in lengths)
-            if self._gate is not None and which == 0:
-                end = follow(self._model, self._images, self._gate, self._steps, self._trial)
-                least = max(least, self.moved_at(end)[0])
-            self._least[which] = least
+            lengths, sign = (max(1, self.steps // 4), self.steps), (1, -1)[which]
+            ends = [climb(self.model, self.images, self.spread, steps, self.trial, sign=sign) for steps in lengths]
+            self._least[which] = UNSURE + max(self.moved_at(end)[which] for end in ends)
         return self._least[which]
 
-    def _along_entropy(self, steps: int, sign: int) -> Tensor:
-        """Return where the gradient of the answer's entropy leads, up or down, however far a softmax is saturated."""
-        temperatures = self._tried.spread.unsqueeze(1) / NARROW
-        search = MomentumPGD(self._trial.norm, self._trial.epsilon, steps, box=self._trial.box)
 
-        def loss(logits: Tensor, indices: Tensor, progress: float = 0.0) -> Tensor:
-            return -sign * entropy(logits.double() / temperatures[indices])
+def climb(
+    model: Model, images: Tensor, spread: Tensor, steps: int, trial: Trial, *, sign: int = 1, is_cooled: bool = False
+) -> Tensor:
+    """Return images (n, ...) in the ball at which an answer is least sure, or surest, by gradients of its entropy.
 
-        return search.run(self._model, self._images, loss, loss, check_cancelled=self._trial.check_cancelled).best
+    Of logits as far apart as those of clean images, whatever their scale: however far a softmax is saturated.
+
+    Args:
+        model: Differentiable.
+        images: (n, ...).
+        spread: (n,) how far the scores of the answer to each lie apart.
+        steps: Gradient steps.
+        trial: Of what the attack is.
+        sign: 1 for least sure, -1 for surest.
+        is_cooled: Whether the temperature falls on the way, so that logits are at last as they are; and the image that
+            is kept is the one at which these are least sure, or surest.
+    """
+    temperatures = spread.unsqueeze(1) / NARROW
+
+    def loss(logits: Tensor, indices: Tensor, progress: float = 1.0) -> Tensor:
+        return -sign * entropy(logits.double() / temperatures[indices] ** (1 - progress if is_cooled else 1))
+
+    search = MomentumPGD(trial.norm, trial.epsilon, steps, box=trial.box)
+    return search.run(model, images, loss, loss, check_cancelled=trial.check_cancelled).best

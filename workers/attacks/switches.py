@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from workers.attacks.gradients import Model
+from workers.attacks.leak import let_through
 from workers.attacks.switching import (
     CLIPPING,
     COMPARISONS,
@@ -286,26 +287,8 @@ def _leaking(name: str, given: Any, found: Tensor) -> Tensor:
     if name in STRAIGHT:
         return found.detach() + (given - given.detach())
     if name in RECTIFIERS or name in CLIPPING:
-        leaked: Tensor = _Leak.apply(found, given)  # type: ignore[no-untyped-call]
-        return leaked
+        return let_through(found, given, LEAK)
     return found
-
-
-class _Leak(torch.autograd.Function):
-    """Some of the gradient of what a function gives, for what it was given too; written by hand, it keeps no copy."""
-
-    @staticmethod
-    def forward(context: Any, found: Tensor, given: Tensor) -> Tensor:
-        # Of an infinite number, as in the mask of an attention, there is no change.
-        is_finite = given.isfinite()
-        context.is_finite = None if is_finite.all() else is_finite
-        return found.clone()
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        (gradient,) = gradients
-        leaked = LEAK * gradient
-        return gradient, leaked if context.is_finite is None else leaked * context.is_finite
 
 
 def _shadow_of(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from seatrial.contracts.estimates import Result
+from seatrial.families.uncertainty_span.levelled import LEVELLED
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from tests.families.in_memory import Context as Context
 from tests.families.in_memory import Data, run_check
@@ -101,6 +102,21 @@ def killed_and_run_again(
 def stages_but(done: Mapping[str, Records], *stages: str) -> dict[str, Records]:
     """Return the records of all stages but some, which run again where the others are done."""
     return {name: table for name, table in done.items() if name not in stages}
+
+
+def masked_by(result: Result) -> str:
+    """Return what an audit says of gradients that are masked, which is an error."""
+    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
+    assert flag.severity == "error"
+    return flag.message
+
+
+def attacked_alike_in_shards(
+    params: UncertaintySpanParams, model: Model, data: Data, done: Mapping[str, Records], column: str
+) -> bool:
+    """Return whether three shards find the same inside a network, in a column, and attack it to the same records."""
+    again = measure(params, model, data, shards=3, done=stages_but(done, "surrogate", LEVELLED))
+    return again["surrogate"][column].equals(done["surrogate"][column]) and again[LEVELLED].equals(done[LEVELLED])
 
 
 def parameters(**changes: object) -> UncertaintySpanParams:

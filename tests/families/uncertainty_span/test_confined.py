@@ -5,7 +5,14 @@ import pytest
 
 from seatrial.families.uncertainty_span.levelled import LEVELLED
 from tests.attacks.test_confined import EPSILON, IMAGES, linear, watching
-from tests.families.uncertainty_span.audits import Model, audit, measure, parameters, stages_but
+from tests.families.uncertainty_span.audits import (
+    Model,
+    attacked_alike_in_shards,
+    audit,
+    masked_by,
+    measure,
+    parameters,
+)
 from workers.attacks.kept_slopes import HALF
 from workers.families.uncertainty_span.inner import SLOPES
 from workers.families.uncertainty_span.levelled import CONFINED, kept_confinement
@@ -21,9 +28,7 @@ def found():
 
 def test_it_is_told(found) -> None:
     result, done = found
-    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
-    assert flag.severity == "error"
-    assert "all but some of the pixels are left as they are" in flag.message
+    assert "all but some of the pixels are left as they are" in masked_by(result)
     own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
     assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
 
@@ -46,9 +51,7 @@ def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
     # Records from before it was kept have none.
     assert kept_confinement(surrogate.drop_columns([CONFINED])) is None
     assert kept_confinement(None) is None
-    cut = measure(PARAMS, Model(watching, 2), DATA, shards=3, done=stages_but(done, "surrogate", LEVELLED))
-    assert cut["surrogate"][CONFINED].equals(surrogate[CONFINED])
-    assert cut[LEVELLED].equals(done[LEVELLED])
+    assert attacked_alike_in_shards(PARAMS, Model(watching, 2), DATA, done, CONFINED)
 
 
 def test_a_network_that_watches_nothing_has_no_such_stage() -> None:

@@ -5,7 +5,14 @@ import pytest
 
 from seatrial.families.uncertainty_span.levelled import LEVELLED
 from tests.attacks.test_leaky_gradients import IMAGES, LABELS, RADIUS, sure, vetoed
-from tests.families.uncertainty_span.audits import Model, audit, measure, parameters, stages_but
+from tests.families.uncertainty_span.audits import (
+    Model,
+    attacked_alike_in_shards,
+    audit,
+    masked_by,
+    measure,
+    parameters,
+)
 from workers.attacks.leaky_gradients import SLOPES
 from workers.families.uncertainty_span.levelled import LEAKING
 from workers.families.uncertainty_span.records import first_of
@@ -21,9 +28,7 @@ def found():
 
 def test_it_is_told(found) -> None:
     result, done = found
-    (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
-    assert flag.severity == "error"
-    assert "gradients lead that go through units that are off" in flag.message
+    assert "gradients lead that go through units that are off" in masked_by(result)
     own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
     assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
 
@@ -35,9 +40,7 @@ def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
     assert surrogate[LEAKING][1:].null_count == len(IMAGES) - 1
     # Records from before it was kept have none.
     assert first_of(surrogate.drop_columns([LEAKING]), LEAKING) is None
-    cut = measure(PARAMS, Model(vetoed, 4), DATA, shards=3, done=stages_but(done, "surrogate", LEVELLED))
-    assert cut["surrogate"][LEAKING].equals(surrogate[LEAKING])
-    assert cut[LEVELLED].equals(done[LEVELLED])
+    assert attacked_alike_in_shards(PARAMS, Model(vetoed, 4), DATA, done, LEAKING)
 
 
 def test_a_network_without_a_veto_has_none() -> None:

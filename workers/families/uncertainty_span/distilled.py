@@ -27,7 +27,6 @@ from workers.families.uncertainty_span.inner import (
     differs_by_company,
     find_confinement,
     find_inner_scores,
-    find_leaking_slope,
     find_opening,
     left_of_slopes,
     look_inside,
@@ -109,8 +108,7 @@ def look_at(
     units, cut = find_dormant(params, context, images, steps.among(len(images)))
     found: dict[str, Any] = {DORMANT: units, UNFOLLOWED: cut, **look_inside(params, context, images)}
     found[INNER] = find_inner_scores(params, context, images)
-    found[GATE], found[MEETING] = find_opening(params, context, images, follow_steps(steps))
-    found[LEAKING] = find_leaking_slope(params, context, images, follow_steps(steps))
+    found[GATE], found[MEETING], found[LEAKING] = find_opening(params, context, images, follow_steps(steps))
     found[CONFINED] = find_confinement(params, context, images, follow_steps(steps))
     found[COMPANY] = differs_by_company(params, context, images)
     found[AGREEMENTS] = checked_gradients(params, context, images)

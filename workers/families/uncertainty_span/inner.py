@@ -32,6 +32,7 @@ from workers.attacks.leaky_gradients import leaking_slope
 from workers.attacks.losses import margin
 from workers.attacks.meeting_search import opening_meeting
 from workers.attacks.meeting_thresholds import Meeting
+from workers.attacks.openings import Openings
 from workers.attacks.regions import make_region
 from workers.attacks.swings import WAYS, swinging_functions
 from workers.attacks.tried import Trial
@@ -109,42 +110,32 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
 
 def find_opening(
     params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return a gate, or units whose thresholds meet, whichever opens more, as each is recorded; None: not that one.
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
+    """Return what opens the network's answer, as it is recorded.
 
     Args:
         params: Of the check.
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
-        steps: Of an attack that follows the one, or makes the others meet.
+        steps: Of an attack that follows any of them.
+
+    Returns:
+        A gate, or units whose thresholds meet, whichever opens more, None in the place of the other or of both; and the
+        share of the gradients of units that are off by which an attack leads farther, None where there is none.
     """
     model, trial = context.classifier.logits, _trial(params, context)
     # Of several ways that lead far of some images one leads far of most.
     mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "gates")
     gate = closed_gate(model, mixed, _tried(TRIED_EXAMPLES, params, context, images), steps, trial)
-    meeting = None
-    if few := min(MEETING_EXAMPLES, len(images) // 8):
-        mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
-        # A gate that opens little may stand beside units whose thresholds meet.
-        some = _tried(few, params, context, images)
-        meeting = opening_meeting(model, mixed, some, steps, trial, patience=PATIENCE, gate=gate)
-    return (None if gate is None or meeting is not None else _gate_row(gate)), _meeting_row(meeting)
-
-
-def find_leaking_slope(
-    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> float | None:
-    """Return the share of the gradients of units that are off by which an attack leads farther; None: there is none.
-
-    Args:
-        params: Of the check.
-        context: Of the shard.
-        images: (n, ...), of which the first are looked at.
-        steps: Of an attack that follows them.
-    """
     few = min(MEETING_EXAMPLES, len(images) // 8)
-    some = _tried(few, params, context, images) if few else images[:0]
-    return leaking_slope(context.classifier.logits, some, steps, _trial(params, context))
+    if not few:
+        return (None if gate is None else _gate_row(gate)), None, None
+    mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
+    openings = Openings(model, _tried(few, params, context, images), steps, trial)
+    # A gate that opens little may stand beside units whose thresholds meet.
+    meeting = opening_meeting(openings, mixed, patience=PATIENCE, gate=gate)
+    opened = (None, _meeting_row(meeting)) if gate is None or meeting is not None else (_gate_row(gate), None)
+    return *opened, leaking_slope(openings)
 
 
 def find_confinement(params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int) -> str | None:

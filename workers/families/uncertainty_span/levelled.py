@@ -149,8 +149,7 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     if meeting is not None:
         ends.append(_meet(attack, alone, meeting))
     if slope is not None:
-        found = climb_leaking(attack.model, batch.images, slope, follow_steps(attack.budget), _trial(attack))
-        ends.append(_seen(attack, alone, found))
+        ends.append(_leak(attack, alone, slope))
     if where is not None:
         ends += _confine(attack, alone, where)
     attack.reach.take_in(alone)
@@ -169,6 +168,13 @@ def _follow(attack: FurtherAttack, alone: EntropyRange, gate: ClosedGate) -> Des
 def _meet(attack: FurtherAttack, alone: EntropyRange, meeting: Meeting) -> Descent:
     """Return where as many units as may be are at their thresholds."""
     found = meet(attack.model, attack.batch.images, meeting, follow_steps(attack.budget), _trial(attack))
+    return _seen(attack, alone, found)
+
+
+def _leak(attack: FurtherAttack, alone: EntropyRange, slope: float) -> Descent:
+    """Return where the answer is made unsure by gradients that go through units that are off."""
+    spread, steps = spread_of(attack.clean), follow_steps(attack.budget)
+    found = climb_leaking(attack.model, attack.batch.images, spread, slope, steps, _trial(attack))
     return _seen(attack, alone, found)
 
 
