@@ -59,12 +59,12 @@ INTEGRATED_EXAMPLES = 32
 
 
 def integrated_examples(samples: int, steps: int) -> int:
-    """Return whose are: of few four in five.
+    """Return whose are: of few three in four.
 
     >>> [integrated_examples(samples, 150) for samples in (1, 16, 40, 48)]
-    [1, 12, 32, 32]
+    [1, 12, 30, 32]
     """
-    return looked_examples(min(INTEGRATED_EXAMPLES, 4 * samples // 5), samples, steps)
+    return looked_examples(min(INTEGRATED_EXAMPLES, 3 * samples // 4), samples, steps)
 
 
 DISPLACED_EXAMPLES = 24

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seatrial.families.uncertainty_span.effort import INTEGRATED
-from seatrial.families.uncertainty_span.limits import FULL_STEPS, INTEGRATED_EXAMPLES
+from seatrial.families.uncertainty_span.limits import FULL_STEPS, integrated_examples
 from seatrial.statistics.samples import Sample
 from tests.families.uncertainty_span.audits import Model, audit, masked_by, parameters
 from workers.families.uncertainty_span import evidence
@@ -39,9 +39,10 @@ def test_a_network_behind_waves_is_told_and_the_network_is_not() -> None:
     assert (behind(0.25).logits(IMAGES).argmax(1) == 0).all()
     params = parameters(steps=FULL_STEPS, effort="standard")
     result, done = audit(params, behind(0.25), (IMAGES, LABELS))
-    assert done[INTEGRATED].num_rows == INTEGRATED_EXAMPLES
+    looked = integrated_examples(len(IMAGES), FULL_STEPS)
+    assert done[INTEGRATED].num_rows == looked
     assert "add up to least" in masked_by(result)
-    assert result.estimates["adversarial_accuracy"].value == (len(IMAGES) - INTEGRATED_EXAMPLES) / len(IMAGES)
+    assert result.estimates["adversarial_accuracy"].value == (len(IMAGES) - looked) / len(IMAGES)
     result, _ = audit(params, behind(0.0), (IMAGES[:16], LABELS[:16]))
     assert not {flag.code for flag in result.flags} & {"masked_gradients", "span_not_growing"}
     assert result.estimates["adversarial_accuracy"].value == 1
