@@ -13,7 +13,7 @@ from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.kinks import Kink
 from workers.attacks.losses import entropy
-from workers.attacks.meeting_search import opening_meeting
+from workers.attacks.meeting_search import opening_meeting, whole_meeting
 from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import MomentumPGD
 from workers.attacks.openings import Openings
@@ -53,12 +53,17 @@ def trial(norm: str = "linf") -> Trial:
     return Trial(norm, RADIUS[norm], (0.0, 1.0), lambda: None)  # type: ignore[arg-type]
 
 
+def opening(model, norm: str = "linf", images: Tensor = IMAGES, some: Tensor = IMAGES[:6], steps: int = 30, **more):
+    how = trial(norm)
+    return opening_meeting(Openings(model, some, steps, how), whole_meeting(model, images, how), **more)
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_where_thresholds_meet_the_answer_is_another_and_no_gradient_of_it_leads_there(norm: str) -> None:
     search = MomentumPGD(norm, RADIUS[norm], 60)  # type: ignore[arg-type]
     ahead = search.run(planted, IMAGES, lambda logits, *_: -entropy(logits), lambda logits, *_: -entropy(logits))
     assert -float(ahead.value.mean()) < 1
-    meeting = opening_meeting(Openings(planted, IMAGES[:6], 30, trial(norm)), IMAGES)
+    meeting = opening(planted, norm)
     assert meeting is not None
     found = meet(planted, IMAGES, meeting, 30, trial(norm))
     assert float(entropy(planted(found)).mean()) > 0.9 * math.log(CLASSES)
@@ -66,7 +71,7 @@ def test_where_thresholds_meet_the_answer_is_another_and_no_gradient_of_it_leads
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_it_stays_in_the_ball_and_in_the_box(norm: str) -> None:
-    meeting = opening_meeting(Openings(planted, IMAGES[:6], 30, trial(norm)), IMAGES)
+    meeting = opening(planted, norm)
     assert meeting is not None
     edges = IMAGES.clone()
     edges[:, :, :6] = 0
@@ -238,7 +243,7 @@ def test_wherever_units_bend_and_however_many_meet_elsewhere(model: Callable[[Te
     search = MomentumPGD("linf", RADIUS["linf"], 60)
     ahead = search.run(model, IMAGES, lambda logits, *_: -entropy(logits), lambda logits, *_: -entropy(logits))
     assert -float(ahead.value.mean()) < 1
-    meeting = opening_meeting(Openings(model, IMAGES[:6], 30, trial()), IMAGES)
+    meeting = opening(model)
     assert meeting is not None
     found = meet(model, IMAGES, meeting, 30, trial())
     assert float(entropy(model(found)).mean()) > 0.7 * math.log(CLASSES)
@@ -274,19 +279,19 @@ def surer(images: Tensor) -> Tensor:
 def test_where_the_answer_is_surer_counts_too() -> None:
     search = MomentumPGD("linf", RADIUS["linf"], 60)
     ahead = search.run(surer, IMAGES, lambda logits, *_: entropy(logits), lambda logits, *_: entropy(logits))
-    meeting = opening_meeting(Openings(surer, IMAGES[:6], 30, trial()), IMAGES)
+    meeting = opening(surer)
     assert meeting is not None
     found = meet(surer, IMAGES, meeting, 30, trial())
     assert float(entropy(surer(found)).mean()) < float(ahead.value.mean()) - 0.5
     # It would take the place of a gate.
     decoy = ClosedGate((Place((False, 8)),), {(False, 4): None})
-    assert opening_meeting(Openings(surer, IMAGES[:6], 30, trial()), IMAGES, gate=decoy) is None
+    assert opening(surer, gate=decoy) is None
 
 
 @pytest.mark.parametrize("model", [stiff, pytest.param(in_turn, marks=pytest.mark.drill)])
 def test_what_takes_patience_is_found_where_many_meet_and_nothing_opens(model: Callable[[Tensor], Tensor]) -> None:
-    assert opening_meeting(Openings(model, IMAGES[:6], 30, trial()), IMAGES) is None
-    meeting = opening_meeting(Openings(model, IMAGES[:6], 30, trial()), IMAGES, patience=7)
+    assert opening(model) is None
+    meeting = opening(model, patience=7)
     assert meeting is not None
     assert meeting.patience == 7
     found = meet(model, IMAGES, meeting, 30, trial())
@@ -294,40 +299,39 @@ def test_what_takes_patience_is_found_where_many_meet_and_nothing_opens(model: C
 
 
 def test_an_ordinary_network_has_none() -> None:
-    assert opening_meeting(Openings(ordinary, IMAGES[:6], 30, trial()), IMAGES) is None
+    assert opening(ordinary) is None
     # No kinks, too few images, or kinks of pixels alone.
-    assert opening_meeting(Openings(lambda images: images.flatten(1)[:, :20], IMAGES[:6], 5, trial()), IMAGES) is None
-    assert opening_meeting(Openings(planted, IMAGES[:1], 5, trial()), IMAGES[:1]) is None
-    assert opening_meeting(Openings(planted, IMAGES[:0], 5, trial()), IMAGES) is None
-    pixels = Openings(lambda images: torch.relu(images.flatten(1)), IMAGES[:6], 5, trial())
-    assert opening_meeting(pixels, IMAGES) is None
+    assert opening(lambda images: images.flatten(1)[:, :20], steps=5) is None
+    assert opening(planted, images=IMAGES[:1], some=IMAGES[:1], steps=5) is None
+    assert opening(planted, some=IMAGES[:0], steps=5) is None
+    assert opening(lambda images: torch.relu(images.flatten(1)), steps=5) is None
 
 
 def test_what_a_gradient_reaches_as_well_is_no_meeting() -> None:
     def weak(images: Tensor) -> Tensor:
         return torch.relu(SURE + 120 * torch.relu((images.flatten(1) - 0.5) @ OF_PIXELS) @ OF_FEATURES)
 
-    assert opening_meeting(Openings(weak, IMAGES[:6], 30, trial()), IMAGES) is None
+    assert opening(weak) is None
 
 
 def test_a_gate_beside_them_counts_where_it_leads_as_far(monkeypatch: pytest.MonkeyPatch) -> None:
     # What the bands are projected of: where it says nothing all of them are shut.
     decoy = ClosedGate((Place((False, 23)),), {(False, 4): None})
-    meeting = opening_meeting(Openings(planted, IMAGES[:6], 30, trial()), IMAGES, gate=decoy)
+    meeting = opening(planted, gate=decoy)
     assert meeting is not None
-    plain = opening_meeting(Openings(planted, IMAGES[:6], 30, trial()), IMAGES)
+    plain = opening(planted)
     assert plain is not None
     assert [*meeting.spreads] == [*plain.spreads]
     ends = meet(planted, IMAGES[:6], meeting, 30, trial())
     monkeypatch.setattr(meeting_search, "follow", lambda *_: ends)
-    assert opening_meeting(Openings(planted, IMAGES[:6], 30, trial()), IMAGES, gate=decoy) is None
+    assert opening(planted, gate=decoy) is None
 
 
 def test_an_image_by_itself_may_go_another_way() -> None:
     def model(images: Tensor) -> Tensor:
         return ordinary(images) if len(images) > 1 else images.flatten(1)[:, :CLASSES]
 
-    assert opening_meeting(Openings(model, IMAGES[:6], 5, trial()), IMAGES) is None
+    assert opening(model, steps=5) is None
 
 
 def test_units_that_are_no_longer_there_move_nothing() -> None:

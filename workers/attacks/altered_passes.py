@@ -128,10 +128,21 @@ def found_at(model: Model, images: Tensor, places: Collection[Place], cut: Cut, 
         cut: Tensors that are moved.
         share: Of how far each is from where it is moved to which is left.
     """
+    return _answered(model, images, places, cut, share)[1]
+
+
+def with_kept(model: Model, images: Tensor, places: Collection[Place]) -> tuple[Tensor, Numbers]:
+    """Return the logits of images, and what is at some places; gradients lead on to both."""
+    return _answered(model, images, places, {}, 1.0)
+
+
+def _answered(
+    model: Model, images: Tensor, places: Collection[Place], cut: Cut, share: float
+) -> tuple[Tensor, Numbers]:
     altered = _Altered(len(images), cut, share, places, {})
     with altered:
-        model(images)
-    return altered.kept
+        logits = model(images)
+    return logits, altered.kept
 
 
 def with_put(model: Model, images: Tensor, put: Numbers) -> Tensor:
@@ -184,7 +195,7 @@ def in_place_of(tensor: Tensor, numbers: Tensor, rows: int) -> Tensor:
 
 def together(found: Sequence[tuple[Tensor, int]]) -> Tensor | None:
     """Return the numbers of each image (images, ...) of one pass after the other; None where one has none."""
-    numbers = [numbers_of(tensor.detach(), rows) for tensor, rows in found]
+    numbers = [numbers_of(tensor, rows) for tensor, rows in found]
     parts = [part for part in numbers if part is not None]
     widths = {part.shape[1] for part in parts}
     return torch.cat(parts) if parts and len(parts) == len(numbers) and len(widths) == 1 else None

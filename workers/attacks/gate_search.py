@@ -195,7 +195,7 @@ class _Search:
         parts = [part for place in gate.places if (part := together(found[place])) is not None]
         if len(parts) < len(gate.places):
             return False
-        numbers, usual = torch.cat(parts, 1).double(), gate.numbers.double()
+        numbers, usual = torch.cat(parts, 1).detach().double(), gate.numbers.double()
         apart = float((usual - usual.mean(0)).norm(dim=1).mean())
         return float((numbers - numbers[:1]).norm(dim=1).amax()) <= DEPENDING * apart
 

@@ -54,7 +54,7 @@ Ends = Sequence[tuple[Meeting, Tensor]]
 
 
 def opening_meeting(
-    openings: Openings, images: Tensor, *, patience: int = 1, gate: ClosedGate | None = None
+    openings: Openings, whole: Meeting, *, patience: int = 1, gate: ClosedGate | None = None
 ) -> Meeting | None:
     """Return the units at whose meeting the answer is less sure, or surer, than otherwise; None: there are none.
 
@@ -66,14 +66,13 @@ def opening_meeting(
 
     Args:
         openings: Of a few images (m, ...) with which they are tried.
-        images: (n, ...), a batch by which it is known how far numbers lie apart.
+        whole: All kinks of the network.
         patience: How many times the steps of a patient trial.
         gate: Of the network, by which it is to be more sure than so; None: it has none.
     """
     if not len(openings.images):
         return None
     search = _Search(openings, gate)
-    whole = _whole(openings.model, images, openings.trial)
     tried = search.shortly(whole)
     rising = sorted((kink for kink, of in tried.items() if of.rise >= RISING), key=lambda kink: -tried[kink].rise)
     if not rising:
@@ -194,13 +193,18 @@ def _are_near(apart: Tensor, distance: float) -> Tensor:
     return (apart < distance).double().mean(0) >= 0.5
 
 
-def _whole(model: Model, images: Tensor, trial: Trial) -> Meeting:
-    """Return all kinks of a network that enough numbers go into."""
+def whole_meeting(model: Model, images: Tensor, trial: Trial) -> Meeting:
+    """Return all kinks of a network that enough numbers go into, as they come in it.
+
+    Args:
+        model: Differentiable.
+        images: (n, ...), a batch by which it is known how far numbers lie apart.
+        trial: How.
+    """
     trial.check_cancelled()
     thresholds = thresholds_of(model, images, MOST, trial.check_cancelled)
     found = {**kinks_of(model, images, MOST)[1], **(kinks_of(model, images, MOST, thresholds)[1] if thresholds else {})}
     spreads = dict[Kink, Tensor]()
-    # As they come in the network.
     for kink in sorted(found, key=lambda kink: (kink.number, kink.which)):
         numbers = found[kink].detach()
         if len(numbers) < 2 or numbers.shape[1] < UNITS:

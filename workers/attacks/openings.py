@@ -23,7 +23,7 @@ class Openings:
 
     def __init__(self, model: Model, images: Tensor, steps: int, trial: Trial) -> None:
         self.model, self.images, self.steps, self.trial = model, images, steps, trial
-        self._least = dict[int, float]()
+        self._own = dict[int, float]()
 
     @property
     def spread(self) -> Tensor:
@@ -34,17 +34,18 @@ class Openings:
         """Return what :meth:`workers.attacks.tried.Tried.moved_at` does."""
         return self._tried.moved_at(images)
 
-    def opening(self, ends: Sequence[Tensor], *, is_surer: bool = True) -> int | None:
+    def opening(self, ends: Sequence[Tensor], *, is_surer: bool = True, least: float = UNSURE) -> int | None:
         """Return which end makes the answer least sure, or surest, where it does more than anything else; None: none.
 
         Args:
             ends: (n, ...) each.
             is_surer: Whether a surer answer counts too.
+            least: What it does beyond anything else, as a share of what the answer lacks to an even one, or a sure one.
         """
         moved = [self.moved_at(end) for end in ends]
         for which in range(2 if is_surer else 1):
             best = max(range(len(moved)), key=lambda at: moved[at][which])
-            if moved[best][which] >= UNSURE and moved[best][which] > self._otherwise(which):
+            if moved[best][which] >= least and moved[best][which] > least + self._otherwise(which):
                 return best
         return None
 
@@ -53,12 +54,12 @@ class Openings:
         return Tried(self.model, self.images, self.trial)
 
     def _otherwise(self, which: int) -> float:
-        """Return how much less sure (0), or surer (1), it has to be: of most networks a short way does as much."""
-        if which not in self._least:
+        """Return how much less sure (0), or surer (1), it is by its own gradient: of most a short way does as much."""
+        if which not in self._own:
             lengths, sign = (max(1, self.steps // 4), self.steps), (1, -1)[which]
             ends = [climb(self.model, self.images, self.spread, steps, self.trial, sign=sign) for steps in lengths]
-            self._least[which] = UNSURE + max(self.moved_at(end)[which] for end in ends)
-        return self._least[which]
+            self._own[which] = max(self.moved_at(end)[which] for end in ends)
+        return self._own[which]
 
 
 def climb(

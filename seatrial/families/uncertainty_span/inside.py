@@ -27,7 +27,8 @@ most, and one in eight; and for how many steps at first."""
 GATES_EACH, GATES_MOST = 120, 4800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
 with a few examples, and where there is a gate as much as a small network takes; 48 for each place where functions bend,
-and some hundreds for crowds that meet apart and for gradients through units that are off. Of a network in which
+and some hundreds each for crowds that meet apart, for gradients through units that are off, and to lead what goes into
+each of those places away. Of a network in which
 thresholds meet, or behind whose gate there is much, it takes some thousands more."""
 
 

@@ -22,6 +22,9 @@ scores are levelled beside them, which cost more."""
 FOR_LEAKING = 1
 """How many fewer scores are levelled beside an attack by gradients that go through units that are off."""
 
+DISTORTED_WAYS, FOR_DISTORTED = 2, 1
+"""Ways in which an attack leads what the network computes far from what it was; and the same beside it."""
+
 TRIED_SCORES = 24
 """Of a network that has more: those least like its answer, and each other, that are tried, at most."""
 
@@ -30,15 +33,14 @@ def levelled_passes(budget: Budget) -> Passes:
     """Return what an example costs at most.
 
     Two descents of each of the scores, one that follows a gate or makes thresholds meet, and an ascent from the best
-    end; two that are confined to some pixels, and one by gradients that go through units that are off, in place of
-    one of the scores each.
+    end; two that are confined to some pixels, one by gradients that go through units that are off, and one that leads
+    what the network computes far from what it was, either way, in place of one of the scores each; the last not beside
+    a patient meeting.
     """
     beside = CONFINED_WAYS + 1
-    backward = max(
-        scores * (budget.climb + budget.cross) + times * follow_steps(budget)
-        for scores, times in ((INNER_SCORES, 2), (BESIDE_PATIENCE, PATIENCE), (0, PATIENCE + beside))
-    )
-    return Passes(5 + 2 * INNER_SCORES + beside, backward + budget.refine)
+    most = ((INNER_SCORES, 2), (0, 2 + beside + DISTORTED_WAYS), (BESIDE_PATIENCE, PATIENCE), (0, PATIENCE + beside))
+    backward = max(scores * (budget.climb + budget.cross) + times * follow_steps(budget) for scores, times in most)
+    return Passes(5 + 2 * INNER_SCORES + beside + DISTORTED_WAYS, backward + budget.refine)
 
 
 def follow_steps(budget: Budget) -> int:

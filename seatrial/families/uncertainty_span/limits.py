@@ -49,9 +49,9 @@ def transformed_examples(samples: int, steps: int) -> int:
     """Return how many are attacked after plain changes: of fewer a smaller share, or it would be much of their cost.
 
     >>> [transformed_examples(samples, 150) for samples in (1, 16, 40, 48)]
-    [1, 6, 24, 30]
+    [1, 3, 21, 27]
     """
-    return looked_examples(min(TRANSFORMED_EXAMPLES, 3 * samples // 4 - 6), samples, steps)
+    return looked_examples(min(TRANSFORMED_EXAMPLES, 3 * samples // 4 - 9), samples, steps)
 
 
 INTEGRATED_EXAMPLES = 32

@@ -31,7 +31,17 @@ from workers.families.uncertainty_span.inner import (
     left_of_slopes,
     look_inside,
 )
-from workers.families.uncertainty_span.levelled import CONFINED, GATE, GATE_TYPE, INNER, LEAKING, MEETING, MEETING_TYPE
+from workers.families.uncertainty_span.levelled import (
+    CONFINED,
+    DISTORTED,
+    DISTORTED_TYPE,
+    GATE,
+    GATE_TYPE,
+    INNER,
+    LEAKING,
+    MEETING,
+    MEETING_TYPE,
+)
 from workers.families.uncertainty_span.records import to_records, with_first
 from workers.models import box_of
 from workers.models.memory import forward
@@ -100,7 +110,8 @@ def look_at(
     names, numbers, measured = pa.list_(pa.string()), pa.list_(pa.list_(pa.int64())), pa.list_(pa.float64())
     types = {
         **{DORMANT: numbers, UNFOLLOWED: names, IDLE: names, SWINGING: names, INNER: numbers},
-        **{GATE: GATE_TYPE, MEETING: MEETING_TYPE, LEAKING: pa.float64(), CONFINED: pa.string()},
+        **{GATE: GATE_TYPE, MEETING: MEETING_TYPE, LEAKING: pa.float64(), DISTORTED: DISTORTED_TYPE},
+        CONFINED: pa.string(),
         **{COMPANY: pa.float64(), AGREEMENTS: measured, SLOPES: measured},
     }
     if not len(images):
@@ -108,7 +119,7 @@ def look_at(
     units, cut = find_dormant(params, context, images, steps.among(len(images)))
     found: dict[str, Any] = {DORMANT: units, UNFOLLOWED: cut, **look_inside(params, context, images)}
     found[INNER] = find_inner_scores(params, context, images)
-    found[GATE], found[MEETING], found[LEAKING] = find_opening(params, context, images, follow_steps(steps))
+    found |= find_opening(params, context, images, follow_steps(steps))
     found[CONFINED] = find_confinement(params, context, images, follow_steps(steps))
     found[COMPANY] = differs_by_company(params, context, images)
     found[AGREEMENTS] = checked_gradients(params, context, images)

@@ -40,8 +40,8 @@ WITHOUT = {
     INTEGRATED: "images whose pixels lie where gradients from all over the ball add up to least",
     LEVELLED: "images at which scores that the network computes beside its answer are level or turned round, or to "
     "which the answer leads where what opens a gate says less, or at which the thresholds of many units meet, or to "
-    "which gradients lead that go through units that are off, or where all but some of the pixels are left as "
-    "they are",
+    "which gradients lead that go through units that are off, or where what goes into a layer is far from what it "
+    "was, or where all but some of the pixels are left as they are",
 }
 """Stages whose attacks, by themselves, need no gradient of the model's answer at the image, in words."""
 

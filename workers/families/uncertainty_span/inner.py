@@ -20,6 +20,7 @@ from seatrial.families.uncertainty_span.limits import looked_examples, looked_sh
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.confined import confining
+from workers.attacks.distortion import opening_distortion, places_of
 from workers.attacks.evened_scores import worth_attacking
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
@@ -30,13 +31,14 @@ from workers.attacks.inner_scores import inner_scores
 from workers.attacks.kept_slopes import kept_slopes
 from workers.attacks.leaky_gradients import leaking_slope
 from workers.attacks.losses import margin
-from workers.attacks.meeting_search import opening_meeting
+from workers.attacks.meeting_search import opening_meeting, whole_meeting
 from workers.attacks.meeting_thresholds import Meeting
 from workers.attacks.openings import Openings
 from workers.attacks.regions import make_region
 from workers.attacks.swings import WAYS, swinging_functions
 from workers.attacks.tried import Trial
 from workers.families.contexts import ImageContext
+from workers.families.uncertainty_span.levelled import DISTORTED, GATE, LEAKING, MEETING
 from workers.models import box_of
 from workers.models.memory import forward
 from workers.models.repeating import company_difference
@@ -55,6 +57,9 @@ AGREEMENTS = "gradient_agreements"
 SLOPES = "kept_slopes"
 """Column beside it: of each image that has one what share of its slope is left a small step away. Records from before
 it was kept have none."""
+
+OPENED = (MEETING, LEAKING, DISTORTED)
+"""Columns of what is looked for beside a gate."""
 
 IN_COMPANY = 6
 """Images of either kind that are asked about by themselves."""
@@ -108,34 +113,41 @@ def find_inner_scores(params: UncertaintySpanParams, context: ImageContext, imag
     return [[of for place in group for of in (int(place.number[0]), place.number[1], place.view)] for group in found]
 
 
-def find_opening(
-    params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
-    """Return what opens the network's answer, as it is recorded.
+def find_opening(params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int) -> dict[str, Any]:
+    """Return what opens the network's answer, by the column it is recorded in; None: nothing of that kind.
+
+    A gate, or units whose thresholds meet, whichever opens more; the share of the gradients of units that are off by
+    which an attack leads farther; and the place whose numbers, led far from what they were, do.
 
     Args:
         params: Of the check.
         context: Of the shard.
         images: (n, ...), of which the first are looked at.
         steps: Of an attack that follows any of them.
-
-    Returns:
-        A gate, or units whose thresholds meet, whichever opens more, None in the place of the other or of both; and the
-        share of the gradients of units that are off by which an attack leads farther, None where there is none.
     """
     model, trial = context.classifier.logits, _trial(params, context)
     # Of several ways that lead far of some images one leads far of most.
     mixed = _half_drawn(params, context, _first(FOLLOWED_EXAMPLES, params, images), "gates")
     gate = closed_gate(model, mixed, _tried(TRIED_EXAMPLES, params, context, images), steps, trial)
-    few = min(MEETING_EXAMPLES, len(images) // 8)
-    if not few:
-        return (None if gate is None else _gate_row(gate)), None, None
+    found: dict[str, Any] = {GATE: None if gate is None else _gate_row(gate), **dict.fromkeys(OPENED)}
+    if not (few := min(MEETING_EXAMPLES, len(images) // 8)):
+        return found
     mixed = _half_drawn(params, context, _first(TOGETHER, params, images), "meetings")
+    whole = whole_meeting(model, mixed, trial)
     openings = Openings(model, _tried(few, params, context, images), steps, trial)
     # A gate that opens little may stand beside units whose thresholds meet.
-    meeting = opening_meeting(openings, mixed, patience=PATIENCE, gate=gate)
-    opened = (None, _meeting_row(meeting)) if gate is None or meeting is not None else (_gate_row(gate), None)
-    return *opened, leaking_slope(openings)
+    if (meeting := opening_meeting(openings, whole, patience=PATIENCE, gate=gate)) is not None:
+        found |= {GATE: None, MEETING: _meeting_row(meeting)}
+    found[LEAKING] = leaking_slope(openings)
+    drawn = make_region(trial.norm, openings.images, trial.epsilon, trial.box)
+    starts = drawn.draw(context.generators(DISTORTED, list(range(len(openings.images)))))
+    places = places_of(model, mixed, [kink.number for kink in whole.spreads], trial)
+    if (scales := opening_distortion(openings, starts, places)) is not None:
+        found[DISTORTED] = [
+            {"is_part": place.number[0], "number": place.number[1], "scales": of.tolist()}
+            for place, of in scales.items()
+        ]
+    return found
 
 
 def find_confinement(params: UncertaintySpanParams, context: ImageContext, images: Tensor, steps: int) -> str | None:
@@ -163,9 +175,7 @@ def _gate_row(gate: ClosedGate) -> dict[str, Any]:
     return {"places": places, "cut": cut}
 
 
-def _meeting_row(meeting: Meeting | None) -> dict[str, Any] | None:
-    if meeting is None:
-        return None
+def _meeting_row(meeting: Meeting) -> dict[str, Any]:
     kinks = [
         {
             "is_part": kink.number[0],

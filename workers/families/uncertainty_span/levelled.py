@@ -8,6 +8,7 @@ from torch import Tensor
 from seatrial.families.uncertainty_span.levelled import (
     BESIDE_PATIENCE,
     FOR_CONFINED,
+    FOR_DISTORTED,
     FOR_LEAKING,
     INNER_SCORES,
     follow_steps,
@@ -16,6 +17,7 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.confined import confine
+from workers.attacks.distortion import Scales, distort
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
@@ -24,6 +26,7 @@ from workers.attacks.leaky_gradients import climb_leaking
 from workers.attacks.losses import entropy, margin
 from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import Descent
+from workers.attacks.regions import make_region
 from workers.attacks.tried import Trial, spread_of
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
@@ -68,6 +71,15 @@ MEETING_TYPE = pa.struct([("kinks", pa.list_(_KINK)), ("patience", pa.int64())])
 LEAKING = "leaking_slope"
 """Column beside it, in its first row: the share of the gradients of units that are off by which an attack leads
 farther. Records from before it was kept have none."""
+
+DISTORTED = "distorted"
+"""Column beside it, in its first row: the calls whose first tensor an attack leads far from what it was, each likewise,
+and what each of its numbers is measured by. Records from before it was kept have none."""
+
+DISTORTED_TYPE = pa.list_(
+    pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("scales", pa.list_(pa.float64()))])
+)
+"""Of that column."""
 
 CONFINED = "confined"
 """Column beside it, in its first row: what perturbations are confined to that move the answer farther than others.
@@ -117,6 +129,13 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
     return Meeting(spreads, thresholds, kept["patience"])
 
 
+def kept_scales(surrogate: Records | None) -> Scales | None:
+    """Return the places that the check found, and what their numbers are measured by; None: it has none."""
+    if (kept := first_of(surrogate, DISTORTED)) is None:
+        return None
+    return {Place((of["is_part"], of["number"]), 0): torch.tensor(of["scales"], dtype=torch.float64) for of in kept}
+
+
 def kept_confinement(surrogate: Records | None) -> str | None:
     """Return what the check found perturbations to be confined to, given the surrogate's records; None: nothing."""
     where: str | None = first_of(surrogate, CONFINED)
@@ -125,7 +144,7 @@ def kept_confinement(surrogate: Records | None) -> str | None:
 
 def is_levelled(surrogate: Records | None) -> bool:
     """Return whether there is anything to attack, given the surrogate's records."""
-    return any(first_of(surrogate, name) for name in (INNER, GATE, MEETING, LEAKING, CONFINED))
+    return any(first_of(surrogate, name) for name in (INNER, GATE, MEETING, LEAKING, DISTORTED, CONFINED))
 
 
 def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch: Batch) -> tuple[Columns, Tensor]:
@@ -139,9 +158,12 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     alone = attack.reach.copy()
     surrogate = context.records(SURROGATE)
     meeting, where = kept_meeting(surrogate), kept_confinement(surrogate)
+    is_patient = meeting is not None and meeting.patience > 1
+    scales = None if is_patient else kept_scales(surrogate)
     slope: float | None = first_of(surrogate, LEAKING)
-    count = INNER_SCORES if meeting is None or meeting.patience == 1 else BESIDE_PATIENCE
+    count = BESIDE_PATIENCE if is_patient else INNER_SCORES
     count -= FOR_CONFINED * (where is not None) + FOR_LEAKING * (slope is not None)
+    count -= FOR_DISTORTED * (scales is not None)
     groups = kept_inner_scores(surrogate)[: max(0, count)]
     ends = [end for group in groups for end in _level(attack, alone, group)]
     if (gate := kept_gate(surrogate)) is not None:
@@ -150,6 +172,8 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
         ends.append(_meet(attack, alone, meeting))
     if slope is not None:
         ends.append(_leak(attack, alone, slope))
+    if scales is not None:
+        ends.append(_distort(attack, alone, scales))
     if where is not None:
         ends += _confine(attack, alone, where)
     attack.reach.take_in(alone)
@@ -176,6 +200,14 @@ def _leak(attack: FurtherAttack, alone: EntropyRange, slope: float) -> Descent:
     spread, steps = spread_of(attack.clean), follow_steps(attack.budget)
     found = climb_leaking(attack.model, attack.batch.images, spread, slope, steps, _trial(attack))
     return _seen(attack, alone, found)
+
+
+def _distort(attack: FurtherAttack, alone: EntropyRange, scales: Scales) -> Descent:
+    """Return where the answer is made unsure by leading what the network computes far from what it was."""
+    images, trial = attack.batch.images, _trial(attack)
+    spread, steps = spread_of(attack.clean), follow_steps(attack.budget)
+    starts = make_region(trial.norm, images, trial.epsilon, trial.box).draw(attack.generators(DISTORTED))
+    return _seen(attack, alone, distort(attack.model, images, spread, starts, scales, steps, trial))
 
 
 def _confine(attack: FurtherAttack, alone: EntropyRange, where: str) -> list[Descent]:
