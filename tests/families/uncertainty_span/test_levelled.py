@@ -32,7 +32,7 @@ from workers.attacks.closed_gates import follow
 from workers.attacks.losses import entropy
 from workers.attacks.tried import Trial
 from workers.families.uncertainty_span.family import FAMILY
-from workers.families.uncertainty_span.levelled import GATE, INNER, is_levelled, kept_gate, kept_inner_scores
+from workers.families.uncertainty_span.levelled import DISTORTED, GATE, INNER, is_levelled, kept_gate, kept_inner_scores
 
 BASE = network(0, 10).logits
 CLASSES = BASE(IMAGES).argmax(1)
@@ -89,7 +89,7 @@ def test_the_gate_it_waits_behind_is_followed_by_itself_too(found) -> None:
     # Without the scores the gate alone is enough, and whatever is stored of it.
     one = {"surrogate": without(done["surrogate"], INNER)}
     assert is_levelled(one["surrogate"])
-    assert not is_levelled(without(done["surrogate"], INNER, GATE))
+    assert not is_levelled(without(done["surrogate"], INNER, GATE, DISTORTED))
     trial = Trial("linf", params.epsilon, (0.0, 1.0), lambda: None)
     followed = follow(MODEL.logits, IMAGES, gate, follow_steps(budget("standard", 150)), trial)
     gained = entropy(MODEL.logits(followed)) - entropy(MODEL.logits(IMAGES))

@@ -139,9 +139,8 @@ def find_opening(params: UncertaintySpanParams, context: ImageContext, images: T
     if (meeting := opening_meeting(openings, whole, patience=PATIENCE, gate=gate)) is not None:
         found |= {GATE: None, MEETING: _meeting_row(meeting)}
     found[LEAKING] = leaking_slope(openings)
-    drawn = make_region(trial.norm, openings.images, trial.epsilon, trial.box)
-    starts = drawn.draw(context.generators(DISTORTED, list(range(len(openings.images)))))
     places = places_of(model, mixed, [kink.number for kink in whole.spreads], trial)
+    starts = _drawn(params, context, openings.images, DISTORTED)
     if (scales := opening_distortion(openings, starts, places)) is not None:
         found[DISTORTED] = [
             {"is_part": place.number[0], "number": place.number[1], "scales": of.tolist()}
@@ -282,8 +281,12 @@ def _of_other_classes(context: ImageContext, images: Tensor) -> Tensor:
 
 def _half_drawn(params: UncertaintySpanParams, context: ImageContext, images: Tensor, purpose: str) -> Tensor:
     """Return images, every other one of them drawn from the ball around it."""
-    some = images.detach()
-    region = make_region(params.norm, some, params.epsilon, box_of(context.classifier))
-    mixed = region.draw(context.generators(purpose, list(range(len(some)))))
-    mixed[::2] = some[::2]
+    mixed = _drawn(params, context, images, purpose)
+    mixed[::2] = images.detach()[::2]
     return mixed
+
+
+def _drawn(params: UncertaintySpanParams, context: ImageContext, images: Tensor, purpose: str) -> Tensor:
+    """Return an image drawn from the ball around each."""
+    region = make_region(params.norm, images.detach(), params.epsilon, box_of(context.classifier))
+    return region.draw(context.generators(purpose, list(range(len(images)))))
