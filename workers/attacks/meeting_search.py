@@ -15,6 +15,7 @@ from workers.attacks.measured_bends import thresholds_of
 from workers.attacks.meeting_thresholds import APART, MOST, USUAL, Meeting, distances, meet
 from workers.attacks.openings import Openings
 from workers.attacks.tried import Trial, Tried
+from workers.attacks.whitening import apart
 
 PLACES, SHORT, PAIR = 48, 12, 2
 """Kinks that are tried by themselves first, at most, of more several together, and for how many steps and at how many
@@ -209,10 +210,10 @@ def whole_meeting(model: Model, images: Tensor, trial: Trial) -> Meeting:
         numbers = found[kink].detach()
         if len(numbers) < 2 or numbers.shape[1] < UNITS:
             continue
-        apart = numbers.double().std(0)
-        is_finite = apart.isfinite()
         if kink in thresholds:
-            is_finite &= thresholds[kink].isfinite()
-        if int(is_finite.sum()) >= UNITS and (greatest := float(apart[is_finite].amax())) > 0:
-            spreads[kink] = torch.where(is_finite, apart.clamp_min(1e-6 * greatest), math.inf)
+            numbers = numbers.where(thresholds[kink].isfinite(), math.inf)
+        spread = apart(numbers)
+        is_finite = spread.isfinite()
+        if int(is_finite.sum()) >= UNITS and bool((spread[is_finite] > 0).any()):
+            spreads[kink] = spread
     return Meeting(spreads, {kink: of.nan_to_num(nan=0.0) for kink, of in thresholds.items()})

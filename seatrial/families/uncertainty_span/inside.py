@@ -24,12 +24,12 @@ CONFINED_EXAMPLES, CONFINED_STEPS = 4, 6
 """Examples with which it is seen whether perturbations that are confined to some pixels move the answer farther, at
 most, and one in eight; and for how many steps at first."""
 
-GATES_EACH, GATES_MOST = 130, 5200
+GATES_EACH, GATES_MOST = 145, 5800
 """Passes that it takes to look for a gate, told for each example, and at most: twice for each tensor of few numbers
 with a few examples, and where there is a gate as much as a small network takes; 48 for each place where functions bend,
 and some hundreds each for crowds that meet apart, for gradients through units that are off, and to lead what goes into
-each of those places away. Of a network in which
-thresholds meet, or behind whose gate there is much, it takes some thousands more."""
+each of those places away. Of a network in which thresholds meet, or behind whose gate there is much, it takes some
+thousands more."""
 
 
 def inside_passes(examples: int, steps: int) -> Passes:

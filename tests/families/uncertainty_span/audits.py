@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -109,6 +110,13 @@ def masked_by(result: Result) -> str:
     (flag,) = [flag for flag in result.flags if flag.code == "masked_gradients"]
     assert flag.severity == "error"
     return flag.message
+
+
+def reached_by_stage(result: Result, done: Mapping[str, Records], stage: str) -> float:
+    """Return the span that a stage reaches by itself, which the worst case has to be no less than."""
+    own = float((np.asarray(done[stage]["entropy_under"]) - np.asarray(done[stage]["entropy_over"])).mean())
+    assert result.estimates["mus_worst"].value >= own
+    return own
 
 
 def attacked_alike_in_shards(

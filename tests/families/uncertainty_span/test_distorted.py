@@ -1,6 +1,5 @@
 """A network whose answer is vetoed behind units that hear others is told, whatever the cut."""
 
-import numpy as np
 import pytest
 
 from seatrial.families.uncertainty_span.levelled import LEVELLED
@@ -13,8 +12,10 @@ from tests.families.uncertainty_span.audits import (
     masked_by,
     measure,
     parameters,
+    reached_by_stage,
 )
-from workers.families.uncertainty_span.levelled import DISTORTED, LEAKING, kept_scales
+from workers.attacks.distortion import ALONG
+from workers.families.uncertainty_span.levelled import DISTORTED, LEAKING, kept_measures
 
 DATA = (IMAGES, LABELS)
 PARAMS = parameters(steps=150, effort="standard", epsilon=RADIUS["linf"])
@@ -29,20 +30,22 @@ def found():
 def test_it_is_told(found) -> None:
     result, done = found
     assert "what goes into a layer is far from what it was" in masked_by(result)
-    own = np.asarray(done[LEVELLED]["entropy_under"]) - np.asarray(done[LEVELLED]["entropy_over"])
-    assert result.estimates["mus_worst"].value >= own.mean() > result.estimates["mus"].value + 0.15
+    assert reached_by_stage(result, done, LEVELLED) > result.estimates["mus"].value + 0.15
 
 
 def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
     _, done = found
     surrogate = done["surrogate"]
     assert surrogate[LEAKING].null_count == len(IMAGES)
-    (scales,) = kept_scales(surrogate).values()
-    assert float(scales.min()) > 0
+    measures = kept_measures(surrogate)
+    (count,) = measures.places.values()
+    for way in (measures.led, measures.drawn):
+        assert float(way.scales.min()) > 0
+        assert way.along.shape == (ALONG, count)
     assert surrogate[DISTORTED][1:].null_count == len(IMAGES) - 1
     # Records from before it was kept have none.
-    assert kept_scales(surrogate.drop_columns([DISTORTED])) is None
-    assert kept_scales(None) is None
+    assert kept_measures(surrogate.drop_columns([DISTORTED])) is None
+    assert kept_measures(None) is None
     assert attacked_alike_in_shards(PARAMS, MODEL, DATA, done, DISTORTED)
 
 

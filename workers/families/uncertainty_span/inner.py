@@ -20,7 +20,7 @@ from seatrial.families.uncertainty_span.limits import looked_examples, looked_sh
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.closed_gates import ClosedGate
 from workers.attacks.confined import confining
-from workers.attacks.distortion import opening_distortion, places_of
+from workers.attacks.distortion import DRAWN, opening_distortion, places_of
 from workers.attacks.evened_scores import worth_attacking
 from workers.attacks.gate_search import closed_gate
 from workers.attacks.gradient_check import boundary_images, gradient_agreements
@@ -38,7 +38,7 @@ from workers.attacks.regions import make_region
 from workers.attacks.swings import WAYS, swinging_functions
 from workers.attacks.tried import Trial
 from workers.families.contexts import ImageContext
-from workers.families.uncertainty_span.levelled import DISTORTED, GATE, LEAKING, MEETING
+from workers.families.uncertainty_span.levelled import DISTORTED, GATE, LEAKING, MEETING, distorted_row
 from workers.models import box_of
 from workers.models.memory import forward
 from workers.models.repeating import company_difference
@@ -139,13 +139,12 @@ def find_opening(params: UncertaintySpanParams, context: ImageContext, images: T
     if (meeting := opening_meeting(openings, whole, patience=PATIENCE, gate=gate)) is not None:
         found |= {GATE: None, MEETING: _meeting_row(meeting)}
     found[LEAKING] = leaking_slope(openings)
-    places = places_of(model, mixed, [kink.number for kink in whole.spreads], trial)
-    starts = _drawn(params, context, openings.images, DISTORTED)
-    if (scales := opening_distortion(openings, starts, places)) is not None:
-        found[DISTORTED] = [
-            {"is_part": place.number[0], "number": place.number[1], "scales": of.tolist()}
-            for place, of in scales.items()
-        ]
+    spreads = places_of(model, mixed, [kink.number for kink in whole.spreads], trial)
+    starts, *drawn = (
+        _drawn(params, context, openings.images, f"{DISTORTED}{at}" if at else DISTORTED) for at in range(1 + DRAWN)
+    )
+    if (measures := opening_distortion(openings, starts, drawn, spreads)) is not None:
+        found[DISTORTED] = distorted_row(measures)
     return found
 
 

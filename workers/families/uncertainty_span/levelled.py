@@ -1,5 +1,8 @@
 """The attack on what a network computes inside, and on some of its pixels alone, where its answer waits for that."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import torch
@@ -17,7 +20,7 @@ from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from workers.attacks.altered_passes import Place
 from workers.attacks.closed_gates import ClosedGate, follow
 from workers.attacks.confined import confine
-from workers.attacks.distortion import Scales, distort
+from workers.attacks.distortion import Measures, distort
 from workers.attacks.entropy_range import EntropyRange
 from workers.attacks.evened_scores import Group
 from workers.attacks.inner_scores import InnerScores, beside_answer
@@ -28,6 +31,7 @@ from workers.attacks.meeting_thresholds import Meeting, meet
 from workers.attacks.momentum import Descent
 from workers.attacks.regions import make_region
 from workers.attacks.tried import Trial, spread_of
+from workers.attacks.whitening import Whitening
 from workers.families.contexts import Batch, Columns, ImageContext, Records
 from workers.families.uncertainty_span.further import SURROGATE, FurtherAttack
 from workers.families.uncertainty_span.records import first_of
@@ -72,13 +76,16 @@ LEAKING = "leaking_slope"
 """Column beside it, in its first row: the share of the gradients of units that are off by which an attack leads
 farther. Records from before it was kept have none."""
 
-DISTORTED = "distorted"
+DISTORTED = "led_away"
 """Column beside it, in its first row: the calls whose first tensor an attack leads far from what it was, each likewise,
-and what each of its numbers is measured by. Records from before it was kept have none."""
+and how many numbers that has; and what changes of all these numbers are measured by on either way. Records from before
+it was kept have none."""
 
-DISTORTED_TYPE = pa.list_(
-    pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("scales", pa.list_(pa.float64()))])
-)
+_CALL = pa.struct([("is_part", pa.bool_()), ("number", pa.int64()), ("count", pa.int64())])
+
+_WHITENING = pa.struct([("scales", pa.list_(pa.float64())), ("along", pa.list_(pa.list_(pa.float32())))])
+
+DISTORTED_TYPE = pa.struct([("calls", pa.list_(_CALL)), ("led", _WHITENING), ("drawn", _WHITENING)])
 """Of that column."""
 
 CONFINED = "confined"
@@ -129,11 +136,30 @@ def kept_meeting(surrogate: Records | None) -> Meeting | None:
     return Meeting(spreads, thresholds, kept["patience"])
 
 
-def kept_scales(surrogate: Records | None) -> Scales | None:
+def distorted_row(measures: Measures) -> dict[str, Any]:
+    """Return places that are led away, as they are recorded."""
+    calls = [
+        {"is_part": place.number[0], "number": place.number[1], "count": count}
+        for place, count in measures.places.items()
+    ]
+    return {"calls": calls, "led": _whitening_row(measures.led), "drawn": _whitening_row(measures.drawn)}
+
+
+def _whitening_row(whitening: Whitening) -> dict[str, Any]:
+    return {"scales": whitening.scales.tolist(), "along": whitening.along.tolist()}
+
+
+def kept_measures(surrogate: Records | None) -> Measures | None:
     """Return the places that the check found, and what their numbers are measured by; None: it has none."""
     if (kept := first_of(surrogate, DISTORTED)) is None:
         return None
-    return {Place((of["is_part"], of["number"]), 0): torch.tensor(of["scales"], dtype=torch.float64) for of in kept}
+
+    def whitening(row: Mapping[str, Any]) -> Whitening:
+        scales = torch.tensor(row["scales"], dtype=torch.float64)
+        return Whitening(scales, torch.tensor(row["along"], dtype=torch.float64).view(-1, len(scales)))
+
+    places = {Place((of["is_part"], of["number"]), 0): of["count"] for of in kept["calls"]}
+    return Measures(places, whitening(kept["led"]), whitening(kept["drawn"]))
 
 
 def kept_confinement(surrogate: Records | None) -> str | None:
@@ -159,11 +185,11 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
     surrogate = context.records(SURROGATE)
     meeting, where = kept_meeting(surrogate), kept_confinement(surrogate)
     is_patient = meeting is not None and meeting.patience > 1
-    scales = None if is_patient else kept_scales(surrogate)
+    measures = None if is_patient else kept_measures(surrogate)
     slope: float | None = first_of(surrogate, LEAKING)
     count = BESIDE_PATIENCE if is_patient else INNER_SCORES
     count -= FOR_CONFINED * (where is not None) + FOR_LEAKING * (slope is not None)
-    count -= FOR_DISTORTED * (scales is not None)
+    count -= FOR_DISTORTED * (measures is not None)
     groups = kept_inner_scores(surrogate)[: max(0, count)]
     ends = [end for group in groups for end in _level(attack, alone, group)]
     if (gate := kept_gate(surrogate)) is not None:
@@ -172,8 +198,8 @@ def attack_levelled(params: UncertaintySpanParams, context: ImageContext, batch:
         ends.append(_meet(attack, alone, meeting))
     if slope is not None:
         ends.append(_leak(attack, alone, slope))
-    if scales is not None:
-        ends.append(_distort(attack, alone, scales))
+    if measures is not None:
+        ends.append(_distort(attack, alone, measures))
     if where is not None:
         ends += _confine(attack, alone, where)
     attack.reach.take_in(alone)
@@ -202,12 +228,12 @@ def _leak(attack: FurtherAttack, alone: EntropyRange, slope: float) -> Descent:
     return _seen(attack, alone, found)
 
 
-def _distort(attack: FurtherAttack, alone: EntropyRange, scales: Scales) -> Descent:
+def _distort(attack: FurtherAttack, alone: EntropyRange, measures: Measures) -> Descent:
     """Return where the answer is made unsure by leading what the network computes far from what it was."""
     images, trial = attack.batch.images, _trial(attack)
     spread, steps = spread_of(attack.clean), follow_steps(attack.budget)
     starts = make_region(trial.norm, images, trial.epsilon, trial.box).draw(attack.generators(DISTORTED))
-    return _seen(attack, alone, distort(attack.model, images, spread, starts, scales, steps, trial))
+    return _seen(attack, alone, distort(attack.model, images, spread, starts, measures, steps, trial))
 
 
 def _confine(attack: FurtherAttack, alone: EntropyRange, where: str) -> list[Descent]:
