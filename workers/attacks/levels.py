@@ -39,7 +39,7 @@ def values_of(images: Tensor, box: Box) -> int:
     return images[0].numel() if box is VALID_PIXELS and len(images) else 0
 
 
-def radius_flags(norm: Norm, epsilon: float, values: int | None) -> list[Flag]:
+def told_radius(norm: Norm, epsilon: float, values: int | None) -> list[Flag]:
     """Flag a radius within which next to nothing lies, or that hardly any published comparison has.
 
     Args:
@@ -56,7 +56,7 @@ def radius_flags(norm: Norm, epsilon: float, values: int | None) -> list[Flag]:
 def small_radius(norm: Norm, epsilon: float, values: int | None) -> str | None:
     """Return what is said of a radius that hardly any published comparison has; None of others.
 
-    Arguments are those of :func:`radius_flags`.
+    Arguments are those of :func:`told_radius`.
     """
     if not values or epsilon >= TOLERATED * USUAL[norm]:
         return None

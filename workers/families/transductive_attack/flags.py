@@ -13,7 +13,7 @@ from seatrial.families.transductive_attack.params import (
     WHOLE_SAMPLE,
     TransductiveAttackParams,
 )
-from workers.attacks.levels import VALUES, radius_flags
+from workers.attacks.levels import VALUES, told_radius
 from workers.families.contexts import Records
 from workers.families.transductive_attack.autoattack_flags import (
     autoattack_doubted,
@@ -384,7 +384,7 @@ def _radius(params: TransductiveAttackParams, done: Mapping[str, Records]) -> li
     static = done.get(STATIC)
     # Records from before it was kept do not tell.
     values = None if static is None or VALUES not in static.column_names else static[VALUES][0].as_py()
-    return radius_flags(params.norm, params.epsilon, values)
+    return told_radius(params.norm, params.epsilon, values)
 
 
 def _game(games: Games, attack: str, repeats: Iterable[int]) -> str:

@@ -23,7 +23,7 @@ from seatrial.families.uncertainty_span.limits import (
 from seatrial.families.uncertainty_span.params import UncertaintySpanParams
 from seatrial.families.uncertainty_span.records import FURTHER
 from seatrial.statistics.samples import Sample
-from workers.attacks.levels import VALUES, radius_flags
+from workers.attacks.levels import VALUES, told_radius
 from workers.errors import PreflightError
 from workers.families import robust_accuracy, robust_accuracy_first
 from workers.families.contexts import Batch, Columns, ImageContext, Records, ResumableImageContext
@@ -166,7 +166,7 @@ class UncertaintySpan:
             result.flags = [*_doubt(params, samples, seed), *doubt_parts(parts, seed)]
             fitted = done.get(SURROGATE)
             result.flags += flags.few_steps(params)
-            result.flags += radius_flags(params.norm, params.epsilon, first_of(fitted, VALUES))
+            result.flags += told_radius(params.norm, params.epsilon, first_of(fitted, VALUES))
             result.flags += [*flags.unfollowed(fitted), *flags.inside(fitted)]
             result.flags += whole_sets(params, attack, seed)
         if params.robust_accuracy is not None:
