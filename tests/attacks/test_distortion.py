@@ -140,6 +140,14 @@ def test_what_nobody_hears_is_heeded_less() -> None:
     assert 1e5 * heeded[2:].max() < heeded[:2].min()
 
 
+def test_of_many_numbers_some_are_led_away_of_several_places_fewer_of_each(monkeypatch) -> None:
+    monkeypatch.setattr("workers.attacks.distortion.MOST", 24)
+    measures = found(chained)
+    assert measures is not None
+    assert 12 <= sum(measures.places.values()) <= 24
+    assert len(measures.led.scales) == sum(measures.places.values())
+
+
 def test_what_is_not_there_is_not_led_away() -> None:
     gone = by_themselves({Place((False, 999), 0): 4})
     end = distort(sure, IMAGES, spread_of(sure(IMAGES)), starts(IMAGES), gone, 5, trial("linf"))

@@ -46,7 +46,8 @@ many steps at least; how many all of them share, where each has more of these, a
 opens late; and how many are tried in earnest."""
 
 MOST = 2**16
-"""Numbers of an image at a place of which so many, from everywhere among them, are led away, at most."""
+"""Numbers of an image of which so many, from everywhere among them, are led away, at most; of several places as many of
+each."""
 
 LED, DRAWN = 8, 4
 """Steps of a first way away, by which it is seen how far each number moves: beside some that move farther than all
@@ -189,7 +190,7 @@ class _Away:
         followed = images if images.requires_grad else images.detach().requires_grad_(True)
         with torch.enable_grad():
             logits, found = with_kept(self._model, followed, self._places)
-            numbers = [_whole(found[at], count, images) for at, count in self._places.items()]
+            numbers = [_whole(found[at], count, images, len(self._places)) for at, count in self._places.items()]
         beside = torch.cat([logits.double(), *numbers], 1)
         return beside if images.requires_grad else beside.detach()
 
@@ -197,12 +198,13 @@ class _Away:
         """Return how far numbers (n, k) are from those of images."""
         return found[:, self.classes :] - self._before[indices]
 
-    def led(self, starts: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+    def led(self, starts: Tensor, scales: Tensor, steps: int) -> tuple[Tensor, Tensor]:
         """Return how far numbers move on a short way that leads them far: at its end (n, k), and at all steps.
 
         Args:
             starts: (n, ...) first iterates.
             scales: (k,) by what they are measured.
+            steps: Of the way.
         """
         path = list[Tensor]()
 
@@ -213,7 +215,7 @@ class _Away:
             path.append(self.moved(found, indices))
             return near(found, indices)
 
-        end = self._search(LED).run(
+        end = self._search(steps).run(
             self, self._images, near, seen, starts=starts, check_cancelled=self._trial.check_cancelled
         )
         return self.at(end.best), torch.cat(path)
@@ -253,7 +255,8 @@ def opening_distortion(
 ) -> Measures | None:
     """Return the places whose numbers, led far away, leave the answer less sure than otherwise; None: there are none.
 
-    Each is tried at few images first, and those by which the answer loses most in earnest.
+    Each is tried at few images first, then the later half of them together, and those by which the answer loses most in
+    earnest.
 
     Args:
         openings: Of a few images (m, ...) with which they are tried.
@@ -264,9 +267,12 @@ def opening_distortion(
     model, some, trial = openings.model, openings.images, openings.trial
     if not len(some) or not spreads:
         return None
-    size = -(-len(spreads) // PLACES)
-    parts = [dict([*spreads.items()][at : at + size]) for at in range(0, len(spreads), size)]
-    lasts = [[*part][-1] for part in parts]
+    size, places = -(-len(spreads) // PLACES), [*spreads]
+    groups = [places[at : at + size] for at in range(0, len(places), size)]
+    if len(groups) > 2:
+        groups.append(places[len(places) // 2 :])
+    parts = [{place: _few(spreads[place], len(group)) for place in group} for group in groups]
+    lasts = [group[-1] for group in groups]
     heeded = heeded_of(model, some, lasts, trial)
     few, near = some[:AT_FIRST], [images[:AT_FIRST] for images in (starts, *drawn)]
     answer, short = Tried(model, few, trial), min(openings.steps, max(SHORT, ALL_STEPS // len(parts)))
@@ -274,7 +280,7 @@ def opening_distortion(
     def tried() -> Iterator[tuple[float, Measures]]:
         for part, last in zip(parts, lasts, strict=True):
             away = _Away(model, few, {place: len(of) for place, of in part.items()}, trial)
-            measures = _measures(away, near, part, heeded.get(last))
+            measures = _measures(away, near, part, heeded.get(last), min(LED, short))
             end = away.distort(answer.spread, near[0], measures, short)
             yield answer.moved_at(end)[0], measures
 
@@ -285,7 +291,7 @@ def opening_distortion(
     return None if at is None else best[at]
 
 
-def _measures(away: _Away, near: Sequence[Tensor], spreads: Spreads, heeded: Tensor | None) -> Measures:
+def _measures(away: _Away, near: Sequence[Tensor], spreads: Spreads, heeded: Tensor | None, steps: int) -> Measures:
     """Return what the changes of the numbers at some places are measured by.
 
     Args:
@@ -293,13 +299,15 @@ def _measures(away: _Away, near: Sequence[Tensor], spreads: Spreads, heeded: Ten
         near: (n, ...) each, in the balls: first iterates, and images that are drawn.
         spreads: Of the places.
         heeded: (k,) by how much the answer heeds the numbers of the last of them; None: it is not known.
+        steps: By which they are led away.
     """
     scales = torch.cat([*spreads.values()])
     *_, last = spreads.values()
     weights = torch.ones_like(scales)
+    heeded = None if heeded is None else _few(heeded, len(spreads))
     if heeded is not None and heeded.shape == last.shape and float(most := heeded.amax()) > 0:
         weights[-len(last) :] = ((heeded / most).clamp_min(UNHEEDED) ** HEEDED).to(weights)
-    end, path = away.led(near[0], scales)
+    end, path = away.led(near[0], scales, steps)
     drawn = torch.cat([away.at(images) for images in near[1:]])
     led = torch.maximum(scales, _rms(end)) / weights
     steady = torch.maximum(scales / STEADIER, _rms(drawn))
@@ -356,9 +364,15 @@ def _numbers_at(found: Sequence[tuple[Tensor, int]], rows: int) -> Tensor | None
     return some_of(numbers[:rows], MOST) if numbers is not None and len(numbers) >= rows else None
 
 
-def _whole(found: Sequence[tuple[Tensor, int]], count: int, images: Tensor) -> Tensor:
-    """Return the numbers of images at a place (n, count); zeros where there are none, or others."""
+def _few(of: Tensor, places: int) -> Tensor:
+    """Return what there is of each number at a place (k,), of as many as it may have beside other places."""
+    return some_of(of.unsqueeze(0), MOST // places)[0]
+
+
+def _whole(found: Sequence[tuple[Tensor, int]], count: int, images: Tensor, places: int) -> Tensor:
+    """Return the numbers of images at one of some places (n, count); zeros where there are none, or others."""
     numbers = _numbers_at(found, len(images))
+    numbers = None if numbers is None else some_of(numbers, MOST // places)
     if numbers is None or numbers.shape[1] != count:
         return torch.zeros(len(images), count, dtype=torch.float64, device=images.device)
     # A score that is masked out lies infinitely far behind.

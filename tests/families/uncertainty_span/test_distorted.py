@@ -38,10 +38,9 @@ def test_what_is_recorded_is_enough_and_is_that_of_any_cut(found) -> None:
     surrogate = done["surrogate"]
     assert surrogate[LEAKING].null_count == len(IMAGES)
     measures = kept_measures(surrogate)
-    (count,) = measures.places.values()
     for way in (measures.led, measures.drawn):
         assert float(way.scales.min()) > 0
-        assert way.along.shape == (ALONG, count)
+        assert way.along.shape == (ALONG, sum(measures.places.values()))
     assert surrogate[DISTORTED][1:].null_count == len(IMAGES) - 1
     # Records from before it was kept have none.
     assert kept_measures(surrogate.drop_columns([DISTORTED])) is None
