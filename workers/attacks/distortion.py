@@ -155,9 +155,10 @@ def distort(
 ) -> Tensor:
     """Return images (n, ...) in the ball at which the answer is least sure on a way that leads numbers far from theirs.
 
-    Ascends the squared length of how far the numbers at the places are from what they were, by what these changes are
-    measured by; and then the answer's entropy, of logits as far apart as those of clean images are at first, and as
-    they are at last. Then once more from where that is mirrored at the image, measured otherwise.
+    Ascends the sum of the squares of how far the numbers at the places are from what they were, by what these changes
+    are measured by; and then the answer's entropy, of logits as far apart as those of clean images are at first, and as
+    they are at last. Then once more from where that is mirrored at the image, measured otherwise, and their sum: of a
+    few that move farther than all others the squares are all there is.
 
     Args:
         model: Differentiable.
@@ -229,10 +230,10 @@ class _Away:
         """Return what :func:`distort` does."""
         temperatures = spread.unsqueeze(1) / NARROW
 
-        def run(starts: Tensor, measure: Whitening) -> Descent:
+        def run(starts: Tensor, measure: Whitening, power: int) -> Descent:
             def loss(found: Tensor, indices: Tensor, progress: float = 1.0) -> Tensor:
                 if progress < AWAY:
-                    return -measure(self.moved(found, indices)).square().sum(1)
+                    return -measure(self.moved(found, indices)).abs().pow(power).sum(1)
                 cooled = (1 - progress) / (1 - AWAY)
                 return -entropy(found[:, : self.classes] / temperatures[indices] ** cooled)
 
@@ -240,10 +241,10 @@ class _Away:
             return self._search(steps).run(self, self._images, loss, loss, starts=starts, check_cancelled=check)
 
         images, trial = self._images, self._trial
-        one = run(starts, measures.led)
+        one = run(starts, measures.led, 2)
         # As far away is the other way, which may be the one that opens something.
         region = make_region(trial.norm, images, trial.epsilon, trial.box)
-        other = run(region.step(2 * images - one.best, torch.zeros_like(images), 0.0), measures.drawn)
+        other = run(region.step(2 * images - one.best, torch.zeros_like(images), 0.0), measures.drawn, 1)
         return torch.where(per_example(one.value <= other.value, images), one.best, other.best)
 
     def _search(self, steps: int) -> MomentumPGD:
