@@ -56,7 +56,7 @@ each, by which it is seen how far one moves at random."""
 
 ALONG = 2
 """Directions in which numbers move most together, along each of which they count as one: of sixty that mix eight
-stripes all move at once. Of one, two, four or eight of these none finds more of seventeen fakes than the others."""
+stripes all move at once. With one, two or four about as many fakes are found."""
 
 OPENED = 0.02
 """Share of what the answer lacks to an even one that it loses beyond what its own gradient does, at least: within the
@@ -78,7 +78,7 @@ UNHEEDED = 1e-9
 
 STEADIER = 200.0
 """How many times as far as it moves at random a number lies apart between images, at most, where it is measured by the
-former. From 50 to 600 the same fakes are found."""
+former. From 50 to 600 about the same fakes are found."""
 
 Spreads = Mapping[Place, Tensor]
 """Of each place how far its numbers (k,) lie apart: standard deviations over images, infinite of those left out."""
@@ -274,7 +274,7 @@ def opening_distortion(
         groups.append(places[len(places) // 2 :])
     parts = [{place: _few(spreads[place], len(group)) for place in group} for group in groups]
     lasts = [group[-1] for group in groups]
-    heeded = heeded_of(model, some, lasts, trial)
+    heeded = heeded_of(model, some, [*dict.fromkeys(lasts)], trial)
     few, near = some[:AT_FIRST], [images[:AT_FIRST] for images in (starts, *drawn)]
     answer, short = Tried(model, few, trial), min(openings.steps, max(SHORT, ALL_STEPS // len(parts)))
 
